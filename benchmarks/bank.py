@@ -23,7 +23,7 @@ from thalweg.engine.fast import stack
 from thalweg.engine.gather import Gather
 from thalweg.engine.stacked import StackedTrainer, choose_stack_sizes
 from thalweg.federation import MiniBatch
-from thalweg.local import CrossEntropy, LocalTraining
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import LeNet5, Mlp, Net, NetSpec
 
 BATCHES, SIZE, LIMIT = 8, 64, 4.2
@@ -42,7 +42,7 @@ class Pass:
 
     def __init__(self, net: Net, data: Dataset, clients: int, models: int) -> None:
         self._trainer = StackedTrainer(
-            net, CrossEntropy(), LocalTraining(lr=0.01, steps=1), Gather(data)
+            net, TaskLoss(), LocalTraining(lr=0.01, steps=1), Gather(data)
         )
         rng = np.random.default_rng(1)
         self._bank = np.stack([net.init(rng) for _ in range(models)])

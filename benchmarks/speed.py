@@ -37,7 +37,7 @@ from thalweg.core.vectors import combine
 from thalweg.data.base import Dataset
 from thalweg.engine.stacked import StackTask, choose_stack_sizes
 from thalweg.engine.workers import WorkerPool
-from thalweg.local import CrossEntropy, LocalTraining
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp, NetSpec
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -186,7 +186,7 @@ def time_training(work: Workload, repeats: int) -> tuple[float, float, float]:
     bank = flat(model)[None]
     x, y = plain_tensors(data)
     batches, tasks = torch.from_numpy(rows), make_tasks(net, rows)
-    pool = WorkerPool(net, CrossEntropy(), local, data, CORES)
+    pool = WorkerPool(net, TaskLoss(), local, data, CORES)
     try:
         trained = plain_round(model, local, x, y, batches)
         expected = np.stack([flat(client) for client in trained]) - bank

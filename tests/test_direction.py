@@ -10,7 +10,7 @@ import thalweg
 SRC = Path(thalweg.__file__).parent
 LAYERS = (
     {"core"},
-    {"theory"},
+    {"theory", "losses"},
     {
         "data",
         "nets",

@@ -31,7 +31,7 @@ def check_objective(objective: Objective) -> None:
         params = start + 0.01 * torch.tensor(rng.standard_normal(start.shape))
         batch = Batch(
             x=torch.tensor(rng.standard_normal((3, 4, *net.input_shape))),
-            labels=torch.tensor(rng.integers(0, 3, (3, 4))),
+            targets=torch.tensor(rng.integers(0, 3, (3, 4))),
             weights=torch.full((3, 4), 0.25, dtype=torch.float64),
         )
         for memo in memos(objective, start):
@@ -166,7 +166,7 @@ def _check_at(
     assert loss.shape == (3,), "one loss per client"
     assert torch.isfinite(loss).all(), "finite for ordinary numbers"
     for k in range(3):
-        single = Batch(*(part[k : k + 1] for part in batch))
+        single = Batch(*(part[k : k + 1] for part in batch[:3]))
         single_memo = {name: rows[k : k + 1] for name, rows in memo.items()}
         alone, alone_gradient = value(objective, net, params[k : k + 1], single_memo, single)
         torch.testing.assert_close(loss[k : k + 1], alone, msg="stacked equals single")
@@ -178,7 +178,7 @@ def _check_at(
     assert torch.equal(gradient, same_gradient), "the gradient is deterministic"
     padded = Batch(
         x=torch.cat([batch.x, torch.full_like(batch.x[:, :2], 9.0)], 1),
-        labels=torch.cat([batch.labels, torch.zeros(3, 2, dtype=torch.int64)], 1),
+        targets=torch.cat([batch.targets, torch.zeros(3, 2, dtype=torch.int64)], 1),
         weights=torch.cat([batch.weights, torch.zeros(3, 2, dtype=torch.float64)], 1),
     )
     with_padding, padded_gradient = value(objective, net, params, memo, padded)

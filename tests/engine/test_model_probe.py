@@ -9,7 +9,7 @@ from thalweg.engine.gather import Gather
 from thalweg.engine.model_probe import StackModelProbe
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import StackedTrainer
-from thalweg.local import CrossEntropy, LocalTraining
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Cnn, Mlp
 
 DATA = Digits().load(None, 0)
@@ -20,7 +20,7 @@ ROWS = np.array([3, 1, 4, 15, 9])
 def seen(request):
     """The second of two clients, after it has moved away from where it began."""
     net = request.param.build(DATA.input_shape, 10)
-    trainer = StackedTrainer(net, CrossEntropy(), LocalTraining(lr=0.1, steps=1), Gather(DATA))
+    trainer = StackedTrainer(net, TaskLoss(), LocalTraining(lr=0.1, steps=1), Gather(DATA))
     bank = np.stack([net.init(np.random.default_rng(seed)) for seed in (0, 1)])
     stack = trainer.begin(bank, np.array([0, 1]))
     stack.params[1] += 0.1
@@ -47,7 +47,7 @@ def test_outputs_are_those_of_the_current_model_on_both_engines(seen):
     net, look, _, x, _ = seen
     logits = net.apply(torch.tensor(look.params()), x).numpy()
     np.testing.assert_allclose(look.outputs(ROWS), logits, rtol=1e-4, atol=1e-5)
-    alone = SingleTrainer(net, CrossEntropy(), LocalTraining(lr=0.1, steps=1), DATA).begin(
+    alone = SingleTrainer(net, TaskLoss(), LocalTraining(lr=0.1, steps=1), DATA).begin(
         look.params()
     )
     np.testing.assert_allclose(alone.outputs(ROWS), logits, rtol=1e-4, atol=1e-5)

@@ -19,7 +19,7 @@ from thalweg.engine.stacked import (
     choose_stack_sizes,
     stack_size,
 )
-from thalweg.local import CrossEntropy, LocalTraining
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 
 SGD = LocalTraining(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=6, steps=1)
@@ -65,7 +65,7 @@ def test_a_round_equals_torch_optim_on_plain_modules(spec, side):
     net = spec.build(data.input_shape, 3)
     batches = some_batches(np.random.default_rng(1), [[6, 6, 4], [6, 6, 6], [2, 6, 1]])
     bank = bank_for(net, 2)
-    deltas, losses = StackedTrainer(net, CrossEntropy(), SGD, Gather(data)).train(
+    deltas, losses = StackedTrainer(net, TaskLoss(), SGD, Gather(data)).train(
         bank, [task_of(batches, models=[1, 0, 1])]
     )
     x = torch.tensor((data.x / 255 - 0.4) / 0.3, dtype=torch.float32).permute(0, 3, 1, 2)
@@ -88,7 +88,7 @@ def test_padding_and_dead_steps_change_nothing(spec):
     """A client that waits, or whose batches are padded, learns what it learns alone."""
     data = toy_images()
     net = spec.build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     bank = bank_for(net)
     batches = some_batches(np.random.default_rng(1), [[6, 6, 6, 3], [2], [], [5, 1]])
     together, losses = trainer.train(bank, [task_of(batches)])
@@ -105,7 +105,7 @@ def test_padding_and_dead_steps_change_nothing(spec):
 def test_the_rows_of_padding_do_not_matter():
     data = toy_images()
     net = LeNet5().build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     task = task_of(some_batches(np.random.default_rng(1), [[6, 2], [3, 4]]))
     other = task._replace(items=np.where(task.weights > 0, task.items, 0))
     one, two = (trainer.train(bank_for(net), [t])[0] for t in (task, other))
@@ -115,7 +115,7 @@ def test_the_rows_of_padding_do_not_matter():
 def test_columns_of_padding_are_not_computed():
     data = toy_images()
     net = Mlp(hidden=(5,)).build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     task = task_of(some_batches(np.random.default_rng(1), [[6, 2], [3, 4]]))
     wide = StackTask(
         task.models,
@@ -130,7 +130,7 @@ def test_columns_of_padding_are_not_computed():
 def test_steps_can_be_split_over_several_calls():
     data = toy_images()
     net = LeNet5().build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     bank = bank_for(net)
     task = task_of(some_batches(np.random.default_rng(1), [[6, 6, 6], [6, 6]]))
     whole, losses = trainer.train(bank, [task])
@@ -171,7 +171,7 @@ def test_the_memo_contains_the_received_model_of_each_client():
 def test_inputs_are_not_changed_and_nothing_is_shared_with_the_outputs():
     data = toy_images()
     net = Mlp(hidden=(5,)).build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     bank = bank_for(net)
     task = task_of(some_batches(np.random.default_rng(1), [[6, 6], [6, 3]]))
     copies = copy.deepcopy((bank, task))
@@ -189,7 +189,7 @@ def test_inputs_are_not_changed_and_nothing_is_shared_with_the_outputs():
 def test_no_tasks_give_no_updates():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
-    deltas, losses = StackedTrainer(net, CrossEntropy(), SGD, Gather(data)).train(bank_for(net), [])
+    deltas, losses = StackedTrainer(net, TaskLoss(), SGD, Gather(data)).train(bank_for(net), [])
     assert deltas.shape == (0, net.num_params)
     assert losses.shape == (0,)
 
@@ -203,7 +203,7 @@ def test_a_round_without_steps_has_zero_updates():
         np.zeros((0, 2, 1), dtype=np.float32),
         np.zeros((0, 2), dtype=bool),
     )
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     deltas, losses = trainer.train(bank_for(net), [nothing])
     assert not deltas.any()
     assert np.isnan(losses).all()
@@ -214,7 +214,7 @@ def test_predicting_equals_applying_the_net(spec):
     data = toy_images(side=28, num=PREDICT_BATCH + 30)  # Cnn is not stacked at this size
     net = spec.build(data.input_shape, 3)
     gather = Gather(data)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, gather)
+    trainer = StackedTrainer(net, TaskLoss(), SGD, gather)
     model = bank_for(net)[0]
     rows = np.arange(len(data.y))[::-1].copy()
     labels, losses = trainer.predict(model, "train", rows)
@@ -233,8 +233,8 @@ def test_predicting_equals_applying_the_net(spec):
 def test_scores_agree_with_predictions_and_losses_on_both_engines(spec):
     data = toy_images(side=28, num=PREDICT_BATCH + 30)
     net = spec.build(data.input_shape, 3)
-    stacked = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
-    single = SingleTrainer(net, CrossEntropy(), SGD, data)
+    stacked = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
+    single = SingleTrainer(net, TaskLoss(), SGD, data)
     model = bank_for(net)[0]
     for trainer in (stacked, single):
         scores = trainer.scores(model, "train", None)
@@ -250,7 +250,7 @@ def test_scores_agree_with_predictions_and_losses_on_both_engines(spec):
 def test_predicting_all_and_predicting_nothing():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     model = bank_for(net)[0]
     assert len(trainer.predict(model, "test")[0]) == 9
     labels, losses = trainer.predict(model, "test", np.empty(0, dtype=np.int64))
@@ -258,14 +258,14 @@ def test_predicting_all_and_predicting_nothing():
     assert trainer.scores(model, "test").shape == (9, 3)
     nothing = np.empty(0, dtype=np.int64)
     assert trainer.scores(model, "test", nothing).shape == (0, 3)
-    single = SingleTrainer(net, CrossEntropy(), SGD, data)
+    single = SingleTrainer(net, TaskLoss(), SGD, data)
     assert single.scores(model, "test", nothing).shape == (0, 3)
 
 
 def test_the_number_of_threads_is_restored():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
-    trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    trainer = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)

@@ -27,7 +27,7 @@ from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask
 from thalweg.engine.workers import WorkerDied, WorkerPool, can_send_to_worker, make_trainer
-from thalweg.local import CrossEntropy, LocalTraining
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 
 SGD = LocalTraining(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8, steps=1)
@@ -61,7 +61,7 @@ def net_and_bank(spec=None, models=1):
 
 
 def pool_for(net, objective=None, num_workers=1):
-    return WorkerPool(net, objective or CrossEntropy(), SGD, DATA, num_workers)
+    return WorkerPool(net, objective or TaskLoss(), SGD, DATA, num_workers)
 
 
 def is_gone(pid):
@@ -100,7 +100,7 @@ def num_workers(request):
 def test_workers_give_the_same_bits_as_this_process(spec, num_workers):
     net, bank = net_and_bank(spec, models=2)
     tasks = [some_task(seed, clients=1 + seed % 3, models=2) for seed in range(5)]
-    here = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA))
+    here = StackedTrainer(net, TaskLoss(), SGD, Gather(DATA))
     pool = pool_for(net, num_workers=num_workers)
     try:
         for _ in range(2):
@@ -127,12 +127,12 @@ def test_workers_apply_the_views_of_the_data():
     net, bank = net_and_bank()
     task = some_task(0)
     task = task._replace(items=task.items + len(DATA.y) * (task.items % 3))
-    here = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
-    pool = WorkerPool(net, CrossEntropy(), SGD, data, num_workers=1)
+    here = StackedTrainer(net, TaskLoss(), SGD, Gather(data))
+    pool = WorkerPool(net, TaskLoss(), SGD, data, num_workers=1)
     try:
         ours, theirs = here.train(bank, [task]), pool.train(bank, [task])
         assert np.array_equal(ours[0], theirs[0])
-        plain = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA))
+        plain = StackedTrainer(net, TaskLoss(), SGD, Gather(DATA))
         assert not np.array_equal(ours[0], plain.train(bank, [some_task(0)])[0])
         rows = len(DATA.y_test) + np.arange(9)
         for some in (rows, None):
@@ -162,7 +162,7 @@ def test_updates_are_not_overwritten_while_they_are_in_use(one_worker):
         tasks = [some_task(seed, clients=n) for n in (3, 9 * seed, 2)]
         second, _ = one_worker.train(larger, tasks)
         assert np.array_equal(row, kept)
-    expected = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA)).train(
+    expected = StackedTrainer(net, TaskLoss(), SGD, Gather(DATA)).train(
         larger, [some_task(3, clients=n) for n in (3, 27, 2)]
     )
     assert np.array_equal(second, expected[0])
@@ -277,11 +277,11 @@ SCRIPT = """
     from thalweg.data.base import Dataset
     from thalweg.engine.workers import WorkerPool, can_send_to_worker, make_trainer
     from thalweg.engine.stacked import StackedTrainer
-    from thalweg.local import CrossEntropy, LocalTraining
+    from thalweg.local import TaskLoss, LocalTraining
     from thalweg.nets import Linear
 
     @dataclass(frozen=True)
-    class Mine(CrossEntropy):
+    class Mine(TaskLoss):
         pass
 
     print("imported", flush=True)
@@ -290,7 +290,7 @@ SCRIPT = """
     net, local = Linear().build((2,), 2), LocalTraining(lr=0.1, steps=1)
     trainer = make_trainer(net, Mine(), local, data, 2)
     print(can_send_to_worker(Mine()), type(trainer).__name__, flush=True)
-    pool = WorkerPool(net, CrossEntropy(), local, data, 1)
+    pool = WorkerPool(net, TaskLoss(), local, data, 1)
     print(pool.predict(np.zeros(6, dtype=np.float32), "test")[0].tolist(), flush=True)
     print(*(process.pid for process in pool._processes), flush=True)
     if sys.argv[1] == "stay":
@@ -316,12 +316,12 @@ def test_workers_end_with_the_process_that_started_them(tmp_path, end):
 
 def test_classes_that_a_worker_cannot_import_are_computed_in_this_process(tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text("from thalweg.local import CrossEntropy\nclass Mine(CrossEntropy): pass\n")
+    file.write_text("from thalweg.local import TaskLoss\nclass Mine(TaskLoss): pass\n")
     spec = importlib.util.spec_from_file_location("loaded_by_path", file)
     module = sys.modules["loaded_by_path"] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        assert can_send_to_worker(CrossEntropy(), SGD, net_and_bank(LeNet5())[0])
+        assert can_send_to_worker(TaskLoss(), SGD, net_and_bank(LeNet5())[0])
         assert can_send_to_worker(RaisingObjective())
         assert not can_send_to_worker(module.Mine())
         assert not can_send_to_worker(lambda: None)
@@ -333,9 +333,9 @@ def test_classes_that_a_worker_cannot_import_are_computed_in_this_process(tmp_pa
 
 def test_small_work_is_done_in_this_process():
     net, _ = net_and_bank(Linear())
-    assert isinstance(make_trainer(net, CrossEntropy(), SGD, DATA), StackedTrainer)
-    assert isinstance(make_trainer(net, CrossEntropy(), SGD, DATA, workers=1), StackedTrainer)
-    pool = make_trainer(net, CrossEntropy(), SGD, DATA, workers=2)
+    assert isinstance(make_trainer(net, TaskLoss(), SGD, DATA), StackedTrainer)
+    assert isinstance(make_trainer(net, TaskLoss(), SGD, DATA, workers=1), StackedTrainer)
+    pool = make_trainer(net, TaskLoss(), SGD, DATA, workers=2)
     assert isinstance(pool, WorkerPool)
     pool.close()
 
@@ -344,6 +344,6 @@ def test_small_work_is_done_in_this_process():
 def test_an_invalid_number_of_workers_is_rejected(workers):
     net, _ = net_and_bank(Linear())
     with pytest.raises(ConfigError, match=f"at least 1, got {workers}"):
-        make_trainer(net, CrossEntropy(), SGD, DATA, workers=workers)
+        make_trainer(net, TaskLoss(), SGD, DATA, workers=workers)
     with pytest.raises(ConfigError, match="at least one worker"):
-        WorkerPool(net, CrossEntropy(), SGD, DATA, workers)
+        WorkerPool(net, TaskLoss(), SGD, DATA, workers)

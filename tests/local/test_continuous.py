@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.local import Batch, Continuous, CrossEntropy
+from thalweg.local import Batch, Continuous, TaskLoss
 from thalweg.local.distillation import binary_distillation, gradient_shares
 
 STUDENT, TEACHER = [2.0, 1.0, 0.0], [1.0, 1.0, 1.0]
@@ -35,7 +35,7 @@ def test_glfc_averages_binary_cross_entropies_with_labels_and_teacher():
 
 
 def test_glfc_gives_a_single_sample_the_weight_one():
-    batch = BATCH._replace(labels=torch.tensor([[2]]))
+    batch = BATCH._replace(targets=torch.tensor([[2]]))
     objective = Continuous(form="glfc", old_classes=2)
     found = loss_of(objective, [2.0, -1.0, 0.5], [1.0, -2.0, 9.0], batch)
     assert found == pytest.approx(0.747603, abs=1e-6)
@@ -108,7 +108,7 @@ def test_the_first_session_has_no_teacher():
     first = objective.start_session(server_state, np.empty(0, dtype=np.float32), np.arange(3))
     assert objective.broadcast(first, np.array([0])) == {}
     params = torch.tensor([STUDENT])
-    plain = CrossEntropy().loss(logits_are_params, params, BATCH, {})
+    plain = TaskLoss().loss(logits_are_params, params, BATCH, {})
     for form in ("kl", "glfc"):
         assert torch.equal(Continuous(form=form).loss(logits_are_params, params, BATCH, {}), plain)
 

@@ -8,7 +8,7 @@ from contracts.model_probes import FakeModelProbe
 from contracts.objective import value
 from thalweg.core.errors import ConfigError
 from thalweg.engine.models import NetModel
-from thalweg.local import Batch, CrossEntropy, Moon, ResetsPerSession, TrainingSummary
+from thalweg.local import Batch, Moon, ResetsPerSession, TaskLoss, TrainingSummary
 from thalweg.local.contrastive import LastModel, contrasts
 from thalweg.nets import HamCnn, Mlp, ResNet18
 
@@ -59,7 +59,7 @@ def test_in_the_first_round_the_contrastive_term_is_constant():
     )
     memo = {"start": begun, "previous": begun}
     loss, gradient = value(objective, net, params, memo, batch)
-    plain, plain_gradient = value(CrossEntropy(), net, params, memo, batch)
+    plain, plain_gradient = value(TaskLoss(), net, params, memo, batch)
     torch.testing.assert_close(loss, plain + math.log(2))
     torch.testing.assert_close(gradient, plain_gradient)
 

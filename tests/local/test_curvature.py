@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from contracts.model_probes import FakeModelProbe
-from thalweg.local import Batch, CrossEntropy, Curvature
+from thalweg.local import Batch, Curvature, TaskLoss
 
 BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
 FISHER = np.array([[1, 2], [3, 0], [0.5, 0.5]], dtype=np.float32)
@@ -31,7 +31,7 @@ def test_the_penalty_and_its_gradient_follow_the_formula():
     memo = {name: torch.from_numpy(rows) for name, rows in broadcast.items()}
     params = torch.tensor([[0.5, 0.5]], requires_grad=True)
     loss = Curvature(0.01).loss(constant_logits, params, BATCH, memo)
-    plain = CrossEntropy().loss(constant_logits, params, BATCH, memo)
+    plain = TaskLoss().loss(constant_logits, params, BATCH, memo)
     assert float((loss - plain).detach()) == pytest.approx(0.005, abs=1e-6)
     (gradient,) = torch.autograd.grad(loss.sum(), params)
     assert gradient[0].tolist() == pytest.approx([0.015, 0.015], abs=1e-6)
@@ -41,7 +41,7 @@ def test_before_the_first_upload_there_is_no_penalty():
     objective = Curvature()
     assert objective.broadcast(objective.init_server(3, 2), np.array([0])) == {}
     params = torch.zeros(1, 2)
-    plain = CrossEntropy().loss(constant_logits, params, BATCH, {})
+    plain = TaskLoss().loss(constant_logits, params, BATCH, {})
     assert torch.equal(objective.loss(constant_logits, params, BATCH, {}), plain)
 
 

@@ -4,7 +4,7 @@ import torch
 
 from contracts.model_probes import FakeModelProbe
 from thalweg.core.errors import ConfigError
-from thalweg.local import Batch, CrossEntropy, Elastic
+from thalweg.local import Batch, Elastic, TaskLoss
 
 BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
 
@@ -17,7 +17,7 @@ def test_the_penalty_and_its_gradient_follow_the_formula():
     params = torch.tensor([[1.0, 2.0]], requires_grad=True)
     memo = {"anchor": torch.tensor([[0.5, 2.5]]), "fisher": torch.tensor([[4.0, 0.5]])}
     loss = Elastic(0.1).loss(constant_logits, params, BATCH, memo)
-    plain = CrossEntropy().loss(constant_logits, params, BATCH, memo)
+    plain = TaskLoss().loss(constant_logits, params, BATCH, memo)
     assert float((loss - plain).detach()) == pytest.approx(0.056250, abs=1e-6)
     (gradient,) = torch.autograd.grad(loss.sum(), params)
     assert gradient[0].tolist() == pytest.approx([0.2, -0.025], abs=1e-6)

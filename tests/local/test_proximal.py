@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from thalweg.core.errors import ConfigError
-from thalweg.local import Batch, CrossEntropy, Proximal
+from thalweg.local import Batch, Proximal, TaskLoss
 
 BATCH = Batch(torch.zeros(1, 2, 1), torch.tensor([[0, 1]]), torch.full((1, 2), 0.5))
 
@@ -16,7 +16,7 @@ def test_the_penalty_and_its_gradient_follow_the_formula():
     params = torch.tensor([[1.5, 0.5]], requires_grad=True)
     memo = {"start": torch.tensor([[1.0, 1.0]])}
     loss = Proximal(0.1).loss(constant_logits, params, BATCH, memo)
-    plain = CrossEntropy().loss(constant_logits, params, BATCH, memo)
+    plain = TaskLoss().loss(constant_logits, params, BATCH, memo)
     assert float((loss - plain).detach()) == pytest.approx(0.025, abs=1e-6)
     (gradient,) = torch.autograd.grad(loss.sum(), params)
     assert gradient[0].tolist() == pytest.approx([0.05, -0.05], abs=1e-6)

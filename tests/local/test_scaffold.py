@@ -6,10 +6,10 @@ from contracts.model_probes import FakeModelProbe
 from thalweg.core.errors import UnknownName
 from thalweg.local import (
     Batch,
-    CrossEntropy,
     FinishesRound,
     ResetsPerSession,
     Scaffold,
+    TaskLoss,
     TrainingSummary,
 )
 from thalweg.local.scaffold import ClientVariate, ServerVariate, effective_steps
@@ -92,7 +92,7 @@ def test_the_variate_of_a_constant_gradient_is_that_gradient(momentum):
 def test_the_loss_at_the_received_model_is_the_cross_entropy():
     params = torch.tensor([[4.0]])
     memo = {"start": params, "common": torch.tensor([[9.0]]), "own": torch.tensor([[1.0]])}
-    plain = CrossEntropy().loss(constant_logits, params, BATCH, memo)
+    plain = TaskLoss().loss(constant_logits, params, BATCH, memo)
     assert torch.equal(Scaffold().loss(constant_logits, params, BATCH, memo), plain)
 
 

@@ -18,7 +18,7 @@ from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats32, Ints
 from thalweg.drift import PageHinkley
 from thalweg.forecast import Auto, Exact
-from thalweg.local import CrossEntropy, LocalTraining
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.memory import Dds, Fifo, Reservoir
 from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
 from thalweg.selection import Available, Uniform
@@ -116,7 +116,7 @@ def test_a_value_that_is_no_component_is_rejected_when_the_recipe_is_constructed
 
 
 @dataclass(frozen=True)
-class HalfStateful(CrossEntropy):
+class HalfStateful(TaskLoss):
     """Has three methods of two capabilities, but no `start_tick`."""
 
     def init(self, num_params: int) -> int:
@@ -130,7 +130,7 @@ class HalfStateful(CrossEntropy):
 
 
 @dataclass(frozen=True)
-class FinishesWithoutState(CrossEntropy):
+class FinishesWithoutState(TaskLoss):
     def finish_round(self, state: int, broadcast: Any, summary: Any) -> tuple[int, Any]:
         return state, {}
 

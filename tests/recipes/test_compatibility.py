@@ -29,7 +29,7 @@ from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, SampleAges, Supplies
 from thalweg.drift import CombinedActions, OpenState, PageHinkley
 from thalweg.forecast import Bayesian, Exact, Growing, Noisy
-from thalweg.local import Continuous, CrossEntropy, Curvature, Gaussian, Scaffold
+from thalweg.local import Continuous, Curvature, Gaussian, Scaffold, TaskLoss
 from thalweg.memory import Ode
 from thalweg.recipes import Recipe, fedavg, sfedpo
 from thalweg.recipes.compatibility import check_compatibility
@@ -116,7 +116,7 @@ def test_scaffold_needs_a_single_model() -> None:
 
 
 @dataclass(frozen=True)
-class WithServerHalf(CrossEntropy):
+class WithServerHalf(TaskLoss):
     """A user-defined objective with a part at the server."""
 
     def init_server(self, num_clients: int, num_params: int) -> None:
@@ -254,7 +254,7 @@ def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:
         "of the samples without noise. Remove privacy or choose another objective",
     ):
         check_compatibility(recipe, make_world())
-    check_compatibility(replace(recipe, objective=CrossEntropy()), make_world())
+    check_compatibility(replace(recipe, objective=TaskLoss()), make_world())
 
 
 @pytest.mark.parametrize("forecast", [Exact(), Noisy(), Bayesian()], ids=repr)

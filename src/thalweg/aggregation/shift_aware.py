@@ -53,6 +53,8 @@ class ShiftAware:
     [0.75, 0.25]
     """
 
+    needs_class_labels: ClassVar[bool] = True  # describes states by their class histograms
+
     uses_forecast: ClassVar[bool] = True  # reads the outlook of the recipe's forecast
 
     slope: float = 1.0

@@ -17,9 +17,9 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.loop import check_same_data, compute_fingerprint
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.run_folder import RunFolder
+from thalweg.engine.task import make_net
 from thalweg.forecast import Forecast, RecognisesStates
 from thalweg.memory import Dds
-from thalweg.nets import build_net
 from thalweg.recipes import Recipe
 
 
@@ -127,6 +127,4 @@ def _outlooks(client_pool: ClientPool) -> list[Outlook]:
 
 
 def _num_params(plan: Plan, data: Dataset) -> int:
-    return build_net(
-        plan.scenario.net, data.input_shape, data.num_classes, data.num_codes
-    ).num_params
+    return make_net(plan.scenario, data).num_params

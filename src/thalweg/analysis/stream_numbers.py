@@ -19,8 +19,8 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.gather import Gather
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
+from thalweg.engine.task import make_net
 from thalweg.federation import new_server, run_server_round
-from thalweg.nets import build_net
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def stream_numbers(
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     folder = None if data_dir is None else Path(data_dir)
     data = plan.scenario.data.load(folder, plan.seed)
-    net = build_net(plan.scenario.net, data.input_shape, data.num_classes, data.num_codes)
+    net = make_net(plan.scenario, data)
     federation = make_federation(plan, data, net, workers=1)
     data = apply_views(data, federation.client_pool.world)
     server = new_server(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,8 @@ class SoftBank:
     arrived in round `learn_since` or later. When `step_began` changes, its mixture is reset to
     equal parts. A subclass is a frozen dataclass with a field `prediction`.
     """
+
+    needs_class_labels: ClassVar[bool] = True  # mixtures depend on the label masses
 
     prediction: Prediction
 

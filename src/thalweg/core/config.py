@@ -285,6 +285,33 @@ def load_object(name: str) -> Any:
     return getattr(_load_module(source, name), attribute, None)
 
 
+def load_function(path: str, what: str) -> Callable[..., Any]:
+    """Return the function ``file.py:function`` or ``package.module:function``.
+
+    `what` names the setting in messages.
+    """
+    source, colon, name = path.rpartition(":")
+    require(
+        bool(colon),
+        f"{what}={path}: expected file.py:function or package.module:function.",
+    )
+    require(
+        "<" not in name,
+        f"{what}={path}: a lambda or a function inside another function cannot be loaded again. "
+        f"Define it at the top of a file and pass it as file.py:function, or resume in Python with "
+        "the same function.",
+    )
+    found = load_object(path)
+    require(callable(found), f"{what}={path}: {source} has no function {name!r}.")
+    return typing.cast("Callable[..., Any]", found)
+
+
+def get_function_path(function: Callable[..., Any]) -> str:
+    """Return the path of a function for a plan: file.py:function or package.module:function."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{find_source(named.__module__)}:{named.__qualname__}"
+
+
 def find_source(module: str) -> str:
     """Return the name of a module in a plan: its file if it is a user's file, else its name."""
     found = sys.modules.get(module)

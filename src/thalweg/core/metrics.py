@@ -103,6 +103,7 @@ def is_measured(value: object) -> bool:
 _EVALUATED = "evaluated rounds, if there is a test set"
 _SESSIONS = "evaluated rounds, if the scenario has sessions"
 _DRIFTS = "drifting streams"
+_REGRESSION = "regression, evaluated rounds, if there is a test set"
 
 _DECLARED = (
     # Every round.
@@ -148,12 +149,12 @@ _DECLARED = (
     ),
     Metric(
         "test_loss",
-        "Mean cross-entropy on the test set",
+        "Mean loss on the test set: the cross-entropy, or the loss of the scenario",
         better="lower",
         applies=_EVALUATED,
         heading="test loss",
         places=("run",),
-        note="mean cross-entropy on the test set",
+        note="mean loss on the test set",
     ),
     Metric(
         "state_accuracy",
@@ -211,6 +212,71 @@ _DECLARED = (
         title="Prequential (test-then-train) accuracy",
         places=("run", "table", "figure", "study"),
         note="accuracy on arriving samples, before training on them",
+    ),
+    Metric(
+        "mae",
+        "Mean absolute error on the test set",
+        better="lower",
+        applies=_REGRESSION,
+        title="Mean absolute error on the test set",
+        heading="MAE",
+        places=("run", "table", "figure", "study"),
+        note="mean absolute error on the test set",
+    ),
+    Metric(
+        "rmse",
+        "Root mean squared error on the test set",
+        better="lower",
+        applies=_REGRESSION,
+        heading="RMSE",
+        places=("run", "table"),
+        note="root mean squared error on the test set",
+    ),
+    Metric(
+        "r2",
+        "Coefficient of determination on the test set: 1 is perfect, 0 is as good as the mean",
+        better="higher",
+        applies=f"{_REGRESSION} and the targets are not constant",
+        heading="R2",
+        places=("run", "table"),
+        note="coefficient of determination; 0 is as good as the mean of the targets",
+    ),
+    Metric(
+        "client_mae",
+        "Mean absolute error on the test samples of each client, averaged over clients",
+        better="lower",
+        applies=f"{_REGRESSION} and the clients of the test samples are known",
+        heading="mean client",
+        places=("run", "study"),
+        note="mean absolute error at each client, averaged",
+    ),
+    Metric(
+        "worst_client_mae",
+        "Mean absolute error on the test samples of a client, where it is highest",
+        better="lower",
+        applies=f"{_REGRESSION} and the clients of the test samples are known",
+        heading="worst client",
+        places=("run",),
+        note="mean absolute error at the client where it is highest",
+    ),
+    Metric(
+        "prequential_mae",
+        "Prequential (test-then-train) mean absolute error: on samples as they arrive, before "
+        "training on them, averaged over the rounds",
+        "number",
+        "lower",
+        "mean",
+        applies="regression, in rounds in which samples arrive and are tested",
+        heading="prequential",
+        title="Prequential (test-then-train) mean absolute error",
+        places=("run", "table", "figure", "study"),
+        note="mean absolute error on arriving samples, before training on them",
+    ),
+    Metric(
+        "validation_mae",
+        "Mean absolute error on the part of the test set by which variants are chosen",
+        better="lower",
+        applies="regression, evaluated rounds, if the scenario has a validation part",
     ),
     Metric("bytes_down", "Bytes sent from the server to the clients", "bytes", "lower", "sum"),
     Metric("bytes_up", "Bytes sent from the clients to the server", "bytes", "lower", "sum"),

@@ -172,9 +172,11 @@ class Updates:
     num_steps: Ints  # (K,) optimiser steps taken; 0 if the memory was empty
     losses: Floats  # (K,) mean training loss over the round; nan without a step
     num_tested: Ints  # (K,) arriving samples that were predicted before training on them
-    num_correct: Ints  # (K,) correct predictions among them
+    num_correct: Ints  # (K,) correct predictions among them; 0 in a regression
     reports: Mapping[str, Floats] = field(default_factory=dict)  # (K,) numbers for the weights
     uploads: Mapping[str, Floats32] = field(default_factory=dict)  # (K, E) by "stage.name"
+    error_sums: Floats | None = None
+    """(K,) regression: the sum of the absolute errors of the tested samples; none: classes."""
     trained_in: Ints | None = None
     """(K,) the round in which each was trained; none: all in this round."""
     rejections: tuple[Rejection, ...] = ()

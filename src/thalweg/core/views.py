@@ -65,6 +65,11 @@ def concept_map(concept: int, num_classes: int) -> Ints:
     [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 3, 0], [2, 3, 0, 1]]
     """
     require(
+        concept == 0 or num_classes > 1,
+        "a view with other labels needs classes, but the targets are numbers (regression). Change "
+        "the inputs instead (drift.to.transform=shifted), or leave the drift out.",
+    )
+    require(
         0 <= concept <= num_classes,
         f"with {num_classes} classes there are concepts 0 to {num_classes}, got {concept}.",
     )

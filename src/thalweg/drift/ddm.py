@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Ddm(AlarmOptions):
     ...         print("alarm after value", rnd)
     alarm after value 8
     """
+
+    needs_class_labels: ClassVar[bool] = True  # models a share of wrong predictions
 
     level: float = 3.0
     """Number of spreads above the lowest error."""

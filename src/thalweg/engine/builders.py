@@ -15,11 +15,17 @@ from thalweg.data.search import find_user_file
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import AnyPlan, Plan
 from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
+from thalweg.engine.task import get_loss
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.federation import ClientProgram
 from thalweg.nets import Net, load_parameters
 from thalweg.recipes import Recipe
-from thalweg.recipes.compatibility import check_compatibility, is_federated
+from thalweg.recipes.compatibility import (
+    check_compatibility,
+    check_task,
+    check_world_task,
+    is_federated,
+)
 from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews, LiveWorld, MergedWorld, Setting, Timetable, World, add_drift
 
@@ -42,12 +48,14 @@ def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[Cli
     """Return the program of all clients of a plan, and the world that contains their streams."""
     world = make_world(plan.scenario, data, plan.seed)
     check_compatibility(plan.recipe, world)
+    check_task(plan.recipe, get_loss(plan.scenario, data), data.task, data.name)
     labels = apply_views(data, world).all_classes("train")
     return ClientProgram(plan.recipe, world, labels, plan.local, plan.seed, num_params), world
 
 
 def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
     """Return the world of a scenario, which defines the arrivals of all clients."""
+    check_world_task(scenario.world, data.task, data.name)
     setting = Setting(
         labels=data.all_classes("train")[: len(data.y)],
         num_classes=data.num_stream_classes,
@@ -173,9 +181,9 @@ def _make_engine(
     num_threads, augment = 1, scenario.augment
     if client_pool.clients.trains_by_tick:  # states are needed in this process, so train here
         num_threads, workers = count_workers(workers, net, plan.local), 1
-    parts = (net, recipe.objective, plan.local)
-    trainer = make_trainer(*parts, data, workers, recipe.geometry, augment)
-    here = StackedTrainer(*parts, Gather(data), recipe.geometry, augment)
+    parts, loss = (net, recipe.objective, plan.local), get_loss(scenario, data)
+    trainer = make_trainer(*parts, data, workers, recipe.geometry, augment, loss)
+    here = StackedTrainer(*parts, Gather(data), recipe.geometry, augment, loss)
     labels, prequential = data.all_labels("train"), scenario.prequential
     return FastFederation(
         client_pool, labels, net, trainer, prequential, num_threads, augment is not None, here

@@ -19,6 +19,7 @@ import torch
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
 from thalweg.data import Part
+from thalweg.data.base import Targets
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.model_probe import FixedModelProbe, StackModelProbe
 from thalweg.engine.models import noise_seeds
@@ -30,6 +31,7 @@ from thalweg.engine.stacked import (
     choose_stack_sizes,
     map_in_threads,
 )
+from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation import (
     ClientRound,
     MiniBatch,
@@ -38,6 +40,7 @@ from thalweg.federation import (
     select_client_broadcast,
     stack_uploads,
 )
+from thalweg.federation.client_round import is_regression
 from thalweg.federation.extensions.privacy import add_noise
 from thalweg.local import TrainingSummary
 from thalweg.nets import Net
@@ -77,7 +80,7 @@ class FastFederation:
     def __init__(
         self,
         client_pool: ClientPool,
-        labels: Ints,
+        labels: Targets,
         net: Net,
         trainer: Trainer,
         prequential: int,
@@ -125,7 +128,7 @@ class FastFederation:
             else self._train_prebatched
         )
         client_rounds, work_done = work(cohort, bank)
-        num_tested, num_correct = self._test_arrivals(client_rounds, cohort, bank)
+        num_tested, num_correct, error_sums = self._test_arrivals(client_rounds, cohort, bank)
         reports = [
             client_round.reports(index)
             for client_round, rows in zip(client_rounds, cohort.slices, strict=True)
@@ -148,11 +151,12 @@ class FastFederation:
             losses=work_done.losses,
             num_tested=num_tested,
             num_correct=num_correct,
+            error_sums=error_sums,
             reports={name: np.array([report[name] for report in reports]) for name in reports[0]},
             uploads=work_done.uploads,
         )
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
         return self._trainer.predict(model, part, rows)
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
@@ -366,8 +370,10 @@ class FastFederation:
 
     def _test_arrivals(
         self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32
-    ) -> tuple[Ints, Ints]:
+    ) -> tuple[Ints, Ints, Floats | None]:
         """Return how many arriving samples are tested before training, and how many are correct.
+
+        In a regression also the sums of the absolute errors.
 
         If a client has several models, only its main model is tested. A client that keeps the
         model that it trained last tests this model.
@@ -380,12 +386,17 @@ class FastFederation:
             ]
         )
         tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
+        error_sums = np.zeros(len(cohort.jobs)) if is_regression(self._labels) else None
         tested[main] = [len(part) for part in rows]
         trained = [client_round.trained for client_round in client_rounds]
         for k, params in enumerate(trained):
             if params is not None and len(rows[k]):
                 predicted, _ = self._trainer.predict(params, "train", rows[k])
-                correct[main[k]] = (predicted == self._labels[rows[k]]).sum()
+                targets = self._labels[rows[k]]
+                if error_sums is not None:
+                    error_sums[main[k]] = compute_abs_errors(predicted, targets).sum()
+                else:
+                    correct[main[k]] = (predicted == targets).sum()
         uses_received = np.array([params is None for params in trained])
         for model in np.unique(cohort.models[main[uses_received]]):
             mine = np.flatnonzero((cohort.models[main] == model) & uses_received)
@@ -393,9 +404,14 @@ class FastFederation:
             owner = np.repeat(main[mine], [len(rows[k]) for k in mine])
             if len(tested_rows):
                 predicted, _ = self._trainer.predict(bank[model], "train", tested_rows)
-                right = predicted == self._labels[tested_rows]
+                targets = self._labels[tested_rows]
+                if error_sums is not None:
+                    errors = compute_abs_errors(predicted, targets)
+                    error_sums += np.bincount(owner, weights=errors, minlength=len(correct))
+                    continue
+                right = predicted == targets
                 correct += np.bincount(owner, weights=right, minlength=len(correct)).astype(int)
-        return tested, correct
+        return tested, correct, error_sums
 
 
 def _collect_uploads(

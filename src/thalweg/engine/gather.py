@@ -10,8 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from thalweg.core.types import Ints
-from thalweg.data.base import Dataset, Part
+from thalweg.data.base import Dataset, Part, Targets
 
 RowIndices = npt.NDArray[np.integer]
 # Changes samples before they are normalised.
@@ -74,7 +73,11 @@ class Gather:
         x = torch.from_numpy(samples if change is None else change(samples))
         return x.long() if self._is_sequence else x
 
-    def labels(self, part: Part, rows: RowIndices) -> Ints:
+    @property
+    def is_regression(self) -> bool:
+        return self._data.task == "regression"
+
+    def labels(self, part: Part, rows: RowIndices) -> Targets:
         return self._data.labels(part, rows)
 
     def _labels(self, part: Part, rows: RowIndices) -> Tensor:

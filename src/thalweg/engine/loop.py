@@ -38,6 +38,7 @@ from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
+from thalweg.engine.task import make_net, try_loss
 from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import DriftDetection, alarm_summary
 from thalweg.federation import (
@@ -48,7 +49,7 @@ from thalweg.federation import (
     new_server,
     run_server_round,
 )
-from thalweg.nets import Net, build_net
+from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
 from thalweg.scenarios import Scenario
@@ -172,8 +173,9 @@ def run_plan(
         f"augment changes images, but the samples of {data.name} are rows of {data.x.shape[-1]} "
         "features; leave it out (--set augment=none).",
     )
-    net = build_net(plan.scenario.net, data.input_shape, data.num_classes, data.num_codes)
+    net = make_net(plan.scenario, data)
     start = make_initial_model(plan, net, data_dir)
+    try_loss(plan.scenario, data, net, start)
     client_pool = make_client_pool(plan, data, net.num_params)
     data = apply_views(data, client_pool.world)
     if federate is None:
@@ -208,7 +210,9 @@ def _run_rounds(
     watch: ProgressCallback | None,
 ) -> Result:
     world = federation.client_pool.world
-    server = new_server(plan.recipe, start, world.num_clients, net.param_slices, data.num_classes)
+    server = new_server(
+        plan.recipe, start, world.num_clients, net.param_slices, data.num_stream_classes
+    )
     fingerprint = compute_fingerprint(data, federation.client_pool)
     metrics: list[MetricsRow] = []
     detection = DriftDetection()

@@ -12,6 +12,7 @@ from thalweg.core.types import Updates
 from thalweg.data import Dataset
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.per_client_eval import ScoreCache, get_model_use, score_per_client
+from thalweg.engine.regression import evaluate_regression
 from thalweg.engine.scores import score_predictions
 from thalweg.engine.simulated import SimulatedFederation
 from thalweg.engine.tasks import task_records
@@ -54,7 +55,10 @@ def round_row(
     if trained.any():
         row["loss"] = float(updates.losses[trained].mean())
     if num_tested := int(updates.num_tested[in_time].sum()):
-        row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
+        if updates.error_sums is not None:
+            row["prequential_mae"] = float(updates.error_sums[in_time].sum() / num_tested)
+        else:
+            row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
     row["bytes_down"] = updates.bytes_down
     row["bytes_up"] = bytes_up(updates)
     if len(server.bank) > 1:
@@ -103,6 +107,8 @@ def evaluate_round(
     served = get_served_models(server, recipe)
     if getattr(recipe.bank, "keeps_trained_models", False):
         served = _get_trained_models(served, federation.client_pool)
+    if data.task == "regression":
+        return evaluate_regression(served, federation, data, validation, server.rnd - 1)
     if not data.views and (served.mixtures is None or len(served.models) == 1):
         return _evaluate_shared(served, federation, data, validation, session_context)
     score_cache = ScoreCache(federation, served.models, data)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats32, Ints, Job, Roster, SurveyResponses, Updates
 from thalweg.data import Part
+from thalweg.data.base import Targets
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.node import Node
 from thalweg.engine.single import SingleTrainer
@@ -54,7 +55,7 @@ class ReferenceFederation:
         return build_updates(responses, bank.shape[1])
 
     @one_thread()
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
         return self._trainer.predict(model, part, rows)
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:

@@ -73,7 +73,7 @@ def split_test_set(data: Dataset, validation: float) -> tuple[Ints, Ints | None]
     """Split the test set into test samples and validation samples (None if there are none)."""
     if validation == 0:
         return np.arange(len(data.y_test)), None
-    return stratified_split(data.y_test, validation)
+    return stratified_split(data.all_classes("test")[: len(data.y_test)], validation)
 
 
 def make_validation_row(row: dict[str, float]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from thalweg.core.capabilities import Broadcast
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
 from thalweg.data import Part
+from thalweg.data.base import Targets
 from thalweg.federation import Federation, SurveyStage
 from thalweg.federation.extensions.secure_aggregation import simulate_masked_sum
 from thalweg.recipes.base import Recipe
@@ -25,7 +26,9 @@ class SimulatedFederation(Federation, Protocol):
 
     client_pool: ClientPool
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]: ...
+    def predict(
+        self, model: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Targets, Floats32]: ...
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32: ...
 
@@ -50,7 +53,7 @@ class FederationWrapper:
     def true_concepts(self, rnd: int) -> Ints:
         return self.client_pool.true_concepts(rnd)
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
         return self.inner.predict(model, part, rows)
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset, Part
+from thalweg.data.base import Targets
 from thalweg.engine.models import NetModel, image_rng, param_shapes, select_untrained
 from thalweg.engine.plan import Plan
+from thalweg.engine.task import get_loss
 from thalweg.federation import MiniBatch
 from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective, Sgd
 from thalweg.local.optimizers import (
@@ -27,6 +29,13 @@ from thalweg.local.optimizers import (
     export_row,
     make_reference_steps,
     restore_row,
+)
+from thalweg.losses import (
+    CrossEntropy,
+    Loss,
+    compute_output_errors,
+    decode_outputs,
+    get_log_probabilities,
 )
 from thalweg.nets import Net
 
@@ -44,15 +53,24 @@ class SingleTrainer:
         data: Dataset,
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
+        loss: Loss = CrossEntropy(),  # noqa: B008  frozen
     ) -> None:
         self.net, self.objective, self.local, self.data = net, objective, local, data
-        self.geometry, self.augment = geometry, augment
+        self.geometry, self.augment, self.loss = geometry, augment, loss
 
     @classmethod
     def from_plan(cls, plan: Plan, net: Net, data: Dataset) -> SingleTrainer:
         """Return the trainer of the clients of a plan; `data` must be in the views of its world."""
         recipe = plan.recipe
-        return cls(net, recipe.objective, plan.local, data, recipe.geometry, plan.scenario.augment)
+        return cls(
+            net,
+            recipe.objective,
+            plan.local,
+            data,
+            recipe.geometry,
+            plan.scenario.augment,
+            get_loss(plan.scenario, data),
+        )
 
     def begin(
         self,
@@ -67,28 +85,36 @@ class SingleTrainer:
         """
         return Training(self, torch.tensor(params), noise, optimizer_state)
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
-        """Return predicted labels and losses of a model on rows of a part; None: all samples."""
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
+        """Return predictions and losses of a model on rows of a part; None: all samples.
+
+        Predictions are labels in a classification, outputs in a regression.
+        """
         rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+            return self.data.labels(part, rows), np.empty(0, dtype=np.float32)
         with torch.inference_mode():
             logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
             right = torch.from_numpy(self.data.labels(part, rows))
-            losses = torch.nn.functional.cross_entropy(logits, right, reduction="none")
-        return logits.argmax(dim=1).numpy(), losses.numpy()
+            losses = self.loss(logits, right)
+        return decode_outputs(self.loss, logits, right), losses.numpy()
+
+    def targets(self, rows: Ints) -> Targets:
+        """Return the targets of training samples."""
+        return self.data.labels("train", rows)
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         """Return log probabilities of the classes (n, C) of a model on rows of a part.
 
-        None: all.
+        In a regression: the outputs (n, D). None: all rows.
         """
         rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
-            return np.empty((0, self.data.num_classes), dtype=np.float32)
+            return np.empty((0, self.data.num_outputs), dtype=np.float32)
         with torch.inference_mode():
             logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
-        return logits.log_softmax(1).numpy()
+        is_regression = self.data.task == "regression"
+        return get_log_probabilities(self.loss, logits, is_regression).numpy()
 
     def inputs(self, samples: Samples) -> Tensor:
         """Convert samples to normalised images (B, C, H, W), features (B, F) or codes (B, L)."""
@@ -166,7 +192,7 @@ class Training:
         params = self._now.clone().requires_grad_()
         logits = self._trainer.net.apply(params, self._inputs(rows))
         labels = torch.from_numpy(self._data.labels("train", rows))
-        loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / len(rows)
+        loss = self._trainer.loss(logits, labels).sum() / len(rows)
         return torch.autograd.grad(loss, params)[0].numpy()
 
     def at(self, params: Floats32) -> Training:
@@ -174,11 +200,12 @@ class Training:
 
     def squared_gradients(self, rows: Ints) -> Floats32:
         total = torch.zeros_like(self._now, dtype=torch.float64)
-        labels = self._data.labels("train", rows)
-        for k, label in enumerate(labels.tolist()):
+        targets = torch.from_numpy(self._data.labels("train", rows))
+        for k in range(len(rows)):
             params = self._now.clone().requires_grad_()
             x = self._inputs(rows[k : k + 1])
-            loss = -self._trainer.net.apply(params, x).log_softmax(1)[0, label]
+            outputs = self._trainer.net.apply(params, x)
+            loss = self._trainer.loss(outputs, targets[k : k + 1]).sum()
             (gradient,) = torch.autograd.grad(loss, params)
             total += gradient.double() ** 2
         return (total / max(len(rows), 1)).float().numpy()
@@ -187,9 +214,9 @@ class Training:
         params = self._start if received else self._now
         with torch.inference_mode():
             logits, features = self._trainer.net.with_features(params, self._inputs(rows))
-            errors = logits.softmax(1)
-        right = np.eye(errors.shape[1], dtype=np.float32)[self._data.labels("train", rows)]
-        return LastLayer(errors.numpy() - right, features.numpy())
+            targets = torch.from_numpy(self._data.labels("train", rows))
+            errors = compute_output_errors(self._trainer.loss, logits, targets)
+        return LastLayer(errors.numpy(), features.numpy())
 
     # --- one step ---
 
@@ -203,10 +230,11 @@ class Training:
         rows, weights = drawn
         batch = Batch(
             x=self._trainer.inputs(self._samples(rows))[None],
-            labels=torch.from_numpy(self._data.labels("train", rows))[None],
+            targets=torch.from_numpy(self._data.labels("train", rows))[None],
             weights=torch.full((1, len(rows)), 1 / len(rows))
             if weights is None
             else torch.from_numpy(weights)[None],
+            loss=self._trainer.loss,
         )
         params = self._now[None].clone().requires_grad_()  # (1, P): one client is a stack of one
         memo_tensors = {name: torch.tensor(value)[None] for name, value in memo.items()}

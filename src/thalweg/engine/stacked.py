@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Part
+from thalweg.data.base import Part, Targets
 from thalweg.engine.gather import Gather, SampleTransform
 from thalweg.engine.models import (
     NetModel,
@@ -37,6 +36,13 @@ from thalweg.local.optimizers import (
     restore_row,
     select_rows,
     write_rows,
+)
+from thalweg.losses import (
+    CrossEntropy,
+    Loss,
+    compute_output_errors,
+    decode_outputs,
+    get_log_probabilities,
 )
 from thalweg.nets import Net
 
@@ -68,13 +74,16 @@ class Trainer(Protocol):
 
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Ints, Floats32]:
-        """Return predicted labels and cross-entropies of a model on rows of a part; None: all."""
+    ) -> tuple[Targets, Floats32]:
+        """Return predictions and losses of a model on rows of a part; None: all.
+
+        Predictions are labels in a classification, outputs in a regression.
+        """
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         """Return log probabilities of the classes (n, C) of a model on rows of a part.
 
-        None: all.
+        In a regression: the outputs (n, D). None: all rows.
         """
 
     def close(self) -> None:
@@ -105,9 +114,10 @@ class StackedTrainer:
         gather: Gather,
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
+        loss: Loss = CrossEntropy(),  # noqa: B008  frozen
     ) -> None:
         self._net, self._objective, self._local, self._gather = net, objective, local, gather
-        self._geometry, self._augment = geometry, augment
+        self._geometry, self._augment, self._loss = geometry, augment, loss
         self._is_stacked = stack_size(net) > 1  # if False: one model after the other
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
@@ -193,22 +203,24 @@ class StackedTrainer:
 
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Ints, Floats32]:
+    ) -> tuple[Targets, Floats32]:
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
-        labels, losses = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.float32)
+        labels = np.empty_like(self._gather.labels(part, rows))
+        losses = np.empty(len(rows), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():
             for first in range(0, len(rows), PREDICT_BATCH):
                 mine = slice(first, first + PREDICT_BATCH)
                 logits, right = self._logits(model, part, rows[mine])
-                labels[mine] = logits.argmax(1).numpy()
-                losses[mine] = cross_entropy(logits, right, reduction="none").numpy()
+                labels[mine] = decode_outputs(self._loss, logits, right)
+                losses[mine] = self._loss(logits, right).numpy()
         return labels, losses
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
         outputs = torch.from_numpy(self.outputs(params, rows, part))
-        return outputs.log_softmax(1).numpy()
+        is_regression = self._gather.is_regression
+        return get_log_probabilities(self._loss, outputs, is_regression).numpy()
 
     def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
         """Return the logits (n, C) of a model on rows of a part."""
@@ -234,9 +246,7 @@ class StackedTrainer:
                 else:
                     x, labels = self._gather.single("train", mine)
                     logits, features_here = self._net.with_features(model, x)
-                error = logits.softmax(1)
-                error[torch.arange(len(labels)), labels] -= 1
-                errors.append(error.numpy())
+                errors.append(compute_output_errors(self._loss, logits, labels).numpy())
                 features.append(features_here.contiguous().numpy())
         if not errors:
             x, _ = self._gather.single(
@@ -246,12 +256,12 @@ class StackedTrainer:
             return LastLayer(logits.numpy()[:0], inner.numpy()[:0])
         return LastLayer(np.concatenate(errors), np.concatenate(features))
 
-    def labels(self, rows: Ints) -> Ints:
-        """Return the labels of training samples."""
+    def labels(self, rows: Ints) -> Targets:
+        """Return the targets of training samples."""
         return self._gather.labels("train", rows)
 
     def gradient(self, params: Floats32, rows: Ints, weights: Floats | None = None) -> Floats32:
-        """Return the gradient (P,) of the weighted cross-entropy of training samples.
+        """Return the gradient (P,) of the weighted loss of training samples.
 
         None: the mean.
         """
@@ -264,13 +274,13 @@ class StackedTrainer:
                 mine = slice(first, first + PREDICT_BATCH)
                 one = torch.tensor(params)[None].requires_grad_()
                 model, x, labels = self._inputs(rows[None, mine])
-                losses = cross_entropy(model(one, x)[0], labels[0], reduction="none")
+                losses = self._loss(model(one, x)[0], labels[0])
                 (gradient,) = torch.autograd.grad((losses * shares[mine].float()).sum(), one)
                 total += gradient[0]
         return total.float().numpy()
 
     def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
-        """Return (P,) the mean squared gradient of the cross-entropy over training samples."""
+        """Return (P,) the mean squared gradient of the loss over training samples."""
         total = torch.zeros(len(params), dtype=torch.float64)
         together = max(1, GRADIENT_NUMBERS // len(params)) if self._is_stacked else 1
         with one_thread():
@@ -278,8 +288,8 @@ class StackedTrainer:
                 mine = rows[first : first + together]
                 many = torch.tensor(params).expand(len(mine), -1).clone().requires_grad_()
                 model, x, labels = self._inputs(mine[:, None])
-                losses = cross_entropy(model(many, x)[:, 0], labels[:, 0], reduction="sum")
-                (gradients,) = torch.autograd.grad(losses, many)
+                losses = self._loss(model(many, x)[:, 0], labels[:, 0])
+                (gradients,) = torch.autograd.grad(losses.sum(), many)
                 total += gradients.square().sum(0, dtype=torch.float64)
         return (total / max(len(rows), 1)).float().numpy()
 
@@ -289,7 +299,7 @@ class StackedTrainer:
     def _inputs(
         self, rows: npt.NDArray[np.integer], stack: Stack | None = None
     ) -> tuple[NetModel, Tensor, Tensor]:
-        """Return the model, inputs (K, B, ...) and labels (K, B) of training rows (K, B).
+        """Return the model, inputs (K, B, ...) and targets (K, B) of training rows (K, B).
 
         Without a stack there is no dropout and no augmentation.
         """
@@ -302,7 +312,7 @@ class StackedTrainer:
         if self._is_stacked:
             return model, *self._gather.stacked("train", rows, change)
         x, labels = self._gather.single("train", rows.ravel(), change)
-        return model, x.view(*rows.shape, *x.shape[1:]), labels.view(rows.shape)
+        return model, x.view(*rows.shape, *x.shape[1:]), labels.view(*rows.shape, *labels.shape[1:])
 
     def _step(
         self,
@@ -313,7 +323,7 @@ class StackedTrainer:
     ) -> None:
         """Take one gradient step of every client of the stack; rows and weights are (K, B)."""
         model, x, labels = self._inputs(rows, stack)
-        batch = Batch(x, labels, torch.tensor(weights))
+        batch = Batch(x, labels, torch.tensor(weights), self._loss)
         params = stack.params.detach().requires_grad_()  # shares memory with the stack
         loss = self._objective.loss(model, params, batch, {"start": stack.start, **memo})  # (K,)
         (gradient,) = torch.autograd.grad(loss.sum(), params)

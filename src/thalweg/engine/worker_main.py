@@ -16,11 +16,12 @@ import torch
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Dataset, Part
+from thalweg.data.base import Dataset, Part, Targets
 from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
 from thalweg.local import Geometry, LocalTraining, Objective
+from thalweg.losses import CrossEntropy, Loss
 from thalweg.nets import Net
 
 
@@ -58,6 +59,7 @@ class WorkerSetup(NamedTuple):
     geometry: Geometry
     augment: Augmentation | None
     views: tuple[View, ...] = ()
+    loss: Loss = CrossEntropy()
 
 
 class Train(NamedTuple):
@@ -70,7 +72,7 @@ class Train(NamedTuple):
 
 
 class Predict(NamedTuple):
-    """Predict rows of a part. Answer: labels and losses."""
+    """Predict rows of a part. Answer: predictions and losses."""
 
     bank: SharedArray  # (1, P)
     part: Part
@@ -145,7 +147,13 @@ def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> Stac
         **arrays,
     )
     return StackedTrainer(
-        setup.net, setup.objective, setup.local, Gather(data), setup.geometry, setup.augment
+        setup.net,
+        setup.objective,
+        setup.local,
+        Gather(data),
+        setup.geometry,
+        setup.augment,
+        setup.loss,
     )
 
 
@@ -153,7 +161,7 @@ def _execute(
     request: Train | Predict | Score,
     trainer: StackedTrainer | None,
     memories: dict[int, SharedMemory],
-) -> Floats | Floats32 | tuple[Ints, Floats32]:
+) -> Floats | Floats32 | tuple[Targets, Floats32]:
     assert trainer is not None  # the setup is sent first
     bank = memories[request.bank.number].array(request.bank.layout)
     if isinstance(request, Predict):

@@ -30,7 +30,7 @@ import numpy as np
 from thalweg.core.errors import ThalwegError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Dataset, Part
+from thalweg.data.base import Dataset, Part, Targets
 from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory, count_cores, worker_environment
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask, Trainer
@@ -45,6 +45,7 @@ from thalweg.engine.worker_main import (
     WorkerSetup,
 )
 from thalweg.local import Euclidean, Geometry, LocalTraining, Objective
+from thalweg.losses import CrossEntropy, Loss
 from thalweg.nets import Net
 from thalweg.nets.module_net import ModuleNet
 
@@ -68,8 +69,8 @@ def can_send_to_worker(*parts: object) -> bool:
 
     It cannot if a class is defined in the user's script or notebook, or in a file loaded by path.
 
-    >>> from thalweg.local import CrossEntropy
-    >>> can_send_to_worker(CrossEntropy()), can_send_to_worker(lambda: None)
+    >>> from thalweg.local import TaskLoss
+    >>> can_send_to_worker(TaskLoss()), can_send_to_worker(lambda: None)
     (True, False)
     """
     collector = _ModuleCollector(io.BytesIO())
@@ -96,10 +97,12 @@ class WorkerPool:
         num_workers: int,
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
+        loss: Loss = CrossEntropy(),  # noqa: B008  frozen
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
         self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
-        self._num_classes = data.num_classes
+        self._num_outputs = data.num_outputs
+        self._no_targets = data.labels("train", np.empty(0, dtype=np.int64))  # for the shape
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._memories: dict[int, SharedMemory] = {}
@@ -113,7 +116,7 @@ class WorkerPool:
         try:
             for _ in range(num_workers):
                 self._start_worker()
-            self._send_setup(net, objective, local, data, geometry, augment)
+            self._send_setup(net, objective, local, data, geometry, augment, loss)
         except BaseException:
             self.close()
             raise
@@ -136,14 +139,14 @@ class WorkerPool:
 
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Ints, Floats32]:
+    ) -> tuple[Targets, Floats32]:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
         answers = self._run_requests(
             [Predict(model, part, mine) for mine in self._split_rows(rows)]
         )
-        labels = [np.empty(0, dtype=np.int64), *(labels for labels, _ in answers)]
+        labels = [self._no_targets, *(labels for labels, _ in answers)]
         losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in answers)]
         return np.concatenate(labels), np.concatenate(losses)
 
@@ -152,7 +155,7 @@ class WorkerPool:
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
         answers = self._run_requests([Score(model, part, mine) for mine in self._split_rows(rows)])
-        return np.concatenate([np.empty((0, self._num_classes), dtype=np.float32), *answers])
+        return np.concatenate([np.empty((0, self._num_outputs), dtype=np.float32), *answers])
 
     def _split_rows(self, rows: Ints) -> list[Ints]:
         """Split rows into whole batches, so that results do not depend on the number of workers."""
@@ -190,6 +193,7 @@ class WorkerPool:
         data: Dataset,
         geometry: Geometry,
         augment: Augmentation | None,
+        loss: Loss,
     ) -> None:
         arrays = {}
         for name in ("x", "y", "x_test", "y_test"):
@@ -208,6 +212,7 @@ class WorkerPool:
             geometry,
             augment,
             data.views,
+            loss,
         )
         for worker in range(len(self._processes)):
             self._send(worker, setup)
@@ -319,6 +324,7 @@ def make_trainer(
     workers: int | Literal["auto"] = "auto",
     geometry: Geometry = Euclidean(),  # noqa: B008  frozen
     augment: Augmentation | None = None,
+    loss: Loss = CrossEntropy(),  # noqa: B008  frozen
 ) -> Trainer:
     """Return a trainer in this process for one worker, else a pool of workers.
 
@@ -328,7 +334,7 @@ def make_trainer(
     if workers == "auto" and not _can_share():
         workers = 1
     workers = count_workers(workers, net, local)
-    parts = (net, objective, local, geometry, augment, data.views)
+    parts = (net, objective, local, geometry, augment, data.views, loss)
     if workers > 1 and _can_share() and isinstance(net, ModuleNet) and not can_send_to_worker(net):
         warnings.warn(
             f"the model {net.spec.name} cannot be sent to worker processes, so it is trained in "
@@ -337,8 +343,8 @@ def make_trainer(
             stacklevel=2,
         )
     if workers == 1 or not _can_share() or not can_send_to_worker(*parts):
-        return StackedTrainer(net, objective, local, Gather(data), geometry, augment)
-    return WorkerPool(net, objective, local, data, workers, geometry, augment)
+        return StackedTrainer(net, objective, local, Gather(data), geometry, augment, loss)
+    return WorkerPool(net, objective, local, data, workers, geometry, augment, loss)
 
 
 def count_workers(workers: int | Literal["auto"], net: Net, local: LocalTraining) -> int:

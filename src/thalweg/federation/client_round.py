@@ -17,6 +17,7 @@ from thalweg.bank import SplitContext
 from thalweg.core.capabilities import ModelProbe
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Arrival, Floats, Floats32, Ints, Outlook
+from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation.batching import BatchBuilder, MiniBatch
 from thalweg.federation.client_state import ClientProgram, ClientState
 from thalweg.federation.context import ClientContext
@@ -70,9 +71,18 @@ class LocalTrainer(Protocol):
 
     def predict(
         self, model: Floats32, part: Literal["train", "test"], rows: Ints | None
-    ) -> tuple[Ints, Floats32]:
-        """Return the predicted labels and the losses of a model (P,) on some rows."""
+    ) -> tuple[npt.NDArray[Any], Floats32]:
+        """Return the predicted labels or numbers, and the losses, of a model (P,) on some rows."""
         ...
+
+    def targets(self, rows: Ints) -> npt.NDArray[Any]:
+        """Return the labels or numbers to predict of some training rows."""
+        ...
+
+
+def is_regression(targets: npt.NDArray[Any]) -> bool:
+    """Return whether targets are numbers, not class labels."""
+    return targets.dtype.kind == "f"
 
 
 def run_client_round(
@@ -310,12 +320,18 @@ def _first_items(arrival: Arrival, number: int) -> Ints:
 
 def _test_arrivals(
     client_round: ClientRound, request: TrainRequest, trainer: LocalTrainer, per_tick: int
-) -> tuple[int, int]:
-    """Return how many arriving samples were tested, and how many the main model got right."""
+) -> tuple[int, int, float | None]:
+    """Return how many arriving samples were tested, and how many the main model got right.
+
+    In a regression also the sum of the absolute errors.
+    """
     rows = client_round.rows_to_test(per_tick)
     received, trained = request.params[client_round.main_model], client_round.trained
     predicted, _ = trainer.predict(received if trained is None else trained, "train", rows)
-    return len(rows), int((predicted == client_round.labels(rows)).sum())
+    targets = trainer.targets(rows)
+    if is_regression(targets):
+        return len(rows), 0, float(compute_abs_errors(predicted, targets).sum())
+    return len(rows), int((predicted == targets).sum()), None
 
 
 def _compute_losses(
@@ -339,6 +355,7 @@ def _build_response(
     trainings: Sequence[ClientTraining],
     num_tested: int,
     num_correct: int,
+    error_sum: float | None,
 ) -> TrainResponse:
     slots = range(len(trainings))
     uploads = [client_round.upload(slot) for slot in slots]
@@ -354,6 +371,7 @@ def _build_response(
         losses=np.array([training.mean_loss for training in trainings]),
         num_tested=is_main * num_tested,
         num_correct=is_main * num_correct,
+        error_sums=None if error_sum is None else is_main * error_sum,
         probe_round=request.probe_round,
         reports={name: np.array([each[name] for each in reports], float) for name in reports[0]},
         uploads=stack_uploads(uploads),

@@ -77,6 +77,7 @@ class TrainResponse:
     probe_round: int = 0  # copied from the request
     reports: Mapping[str, Floats] = field(default_factory=dict)  # (J,)
     uploads: Mapping[str, Floats32] = field(default_factory=dict)  # (J, E) by "stage.name"
+    error_sums: Floats | None = None  # (J,) regression: sums of absolute errors; none: classes
     masked: npt.NDArray[np.uint64] | None = None  # (P,) then deltas have no columns
 
 
@@ -188,6 +189,7 @@ def split_updates(updates: Updates, rnd: int) -> list[TrainResponse]:
             losses=updates.losses[first:last],
             num_tested=updates.num_tested[first:last],
             num_correct=updates.num_correct[first:last],
+            error_sums=None if updates.error_sums is None else updates.error_sums[first:last],
             reports={name: values[first:last] for name, values in updates.reports.items()},
             uploads={name: values[first:last] for name, values in updates.uploads.items()},
         )
@@ -216,6 +218,7 @@ def build_updates(
         values = np.array([getattr(response, name) for response in responses], dtype=np.int64)
         return np.repeat(values, counts)
 
+    has_sums = bool(responses) and all(each.error_sums is not None for each in responses)
     some_late = rnd is not None and any(response.rnd != rnd for response in responses)
     deltas = np.empty((int(counts.sum()), num_params), dtype=np.float32)
     ends = np.cumsum(counts).tolist()
@@ -230,6 +233,7 @@ def build_updates(
         losses=per_model("losses", np.float64),
         num_tested=per_model("num_tested", np.int64),
         num_correct=per_model("num_correct", np.int64),
+        error_sums=per_model("error_sums", np.float64) if has_sums else None,
         reports={
             name: np.concatenate([response.reports[name] for response in responses])
             for name in (responses[0].reports if responses else ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class Growing:
     0 1
     1 2
     """
+
+    needs_class_labels: ClassVar[bool] = True  # recognises states by class histograms
 
     new_state_threshold: float = 0.1
     """Distance from all signatures beyond which a batch matches no state (js: at most 0.69)."""

@@ -19,7 +19,6 @@ from thalweg.local.base import (
 )
 from thalweg.local.continuous import Continuous  # distil the last session's model
 from thalweg.local.contrastive import Moon  # features close to the received model's (MOON)
-from thalweg.local.cross_entropy import CrossEntropy  # the ordinary loss
 from thalweg.local.curvature import Curvature  # protect what matters to other clients (FedCurv)
 from thalweg.local.decay import DECAYS, LrDecay, PolynomialDecay  # learning-rate schedules
 from thalweg.local.elastic import Elastic  # protect what mattered in the last state (EWC)
@@ -38,14 +37,15 @@ from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # clip updates, 
 from thalweg.local.proximal import Proximal  # stay near the received model (FedProx)
 from thalweg.local.scaffold import Scaffold  # control variates (SCAFFOLD)
 from thalweg.local.stopping import GainThreshold, Stopping  # early stopping (Flash)
+from thalweg.local.task_loss import TaskLoss  # the loss of the task
 from thalweg.local.training import LocalTraining  # how a client trains
 from thalweg.local.two_teachers import TwoTeachers  # distil two earlier models (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "continuous": Continuous,
-    "cross_entropy": CrossEntropy,
     "curvature": Curvature,
     "elastic": Elastic,
+    "loss": TaskLoss,
     "moon": Moon,
     "not-true": NotTrue,
     "proximal": Proximal,
@@ -66,7 +66,6 @@ __all__ = [
     "AdamW",
     "Batch",
     "Continuous",
-    "CrossEntropy",
     "Curvature",
     "Elastic",
     "Euclidean",
@@ -93,6 +92,7 @@ __all__ = [
     "StatefulObjective",
     "StepSettings",
     "Stopping",
+    "TaskLoss",
     "TorchOptimizer",
     "TrainingSummary",
     "TwoTeachers",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from thalweg.core.capabilities import ModelProbe
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats32, Ints
+from thalweg.losses import CrossEntropy, Loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +24,9 @@ class Batch(NamedTuple):
     """One mini-batch of each of K clients. Shorter mini-batches are padded with weight zero."""
 
     x: Tensor  # (K, B, *input_shape), or integer tokens (K, B, L)
-    labels: Tensor  # (K, B) int64
+    targets: Tensor  # (K, B) int64 class labels; regression: float32 (K, B) or (K, B, D)
     weights: Tensor  # (K, B) sample weights; 1 / size in ordinary training, 0 for padding
+    loss: Loss = CrossEntropy()  # of each sample: (K, B) from outputs (K, B, C) and targets
 
 
 def without_dropout(model: Model) -> Model:

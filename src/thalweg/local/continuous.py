@@ -2,20 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, without_dropout
-from thalweg.local.cross_entropy import CrossEntropy
 from thalweg.local.distillation import (
     binary_distillation,
-    cross_entropies,
     divergences,
     gradient_shares,
 )
+from thalweg.local.task_loss import TaskLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,6 +65,7 @@ class Continuous:
     """
 
     needs_single_model = False
+    needs_class_labels: ClassVar[bool] = True  # distils class probabilities
 
     strength: float = 1.0
     form: Literal["kl", "glfc"] = "kl"
@@ -82,17 +82,17 @@ class Continuous:
         import torch
 
         if "teacher" not in memo:
-            return CrossEntropy().loss(model, params, batch, memo)
+            return TaskLoss().loss(model, params, batch, memo)
         student = model(params, batch.x)  # (K, B, C)
         with torch.no_grad():
             teacher = without_dropout(model)(memo["teacher"], batch.x)
         if self.form == "kl":
-            fit = cross_entropies(student, batch.labels)
+            fit = batch.loss(student, batch.targets)
             kept = divergences(student, teacher)
             return ((fit + self.strength * kept) * batch.weights).sum(1)
         num_old = student.shape[2] if self.old_classes is None else self.old_classes
-        fit, kept = binary_distillation(student, teacher, batch.labels, num_old)
-        shares = gradient_shares(student, batch.labels, batch.weights, num_old)
+        fit, kept = binary_distillation(student, teacher, batch.targets, num_old)
+        shares = gradient_shares(student, batch.targets, batch.weights, num_old)
         return ((fit * shares + self.strength * kept) / 2 * batch.weights).sum(1)
 
     # --- server ---

@@ -10,7 +10,6 @@ from thalweg.core.capabilities import ModelProbe
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, TrainingSummary, with_features, without_dropout
-from thalweg.local.distillation import cross_entropies
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +33,7 @@ class Moon:
     head in front of it they are the output of the head, as in the paper.
 
     Symbols, Li, He, Song (2021) -> here
-        :math:`F_k`              -> `CrossEntropy`
+        :math:`F_k`              -> `TaskLoss`
         :math:`\mu, \tau`        -> strength, temperature
         :math:`z, z_g, z_p`      -> features of params, memo["start"], memo["previous"];
                                     the last two without dropout
@@ -78,7 +77,7 @@ class Moon:
             _, received = features_of(memo["start"], batch.x)
             _, previous = features_of(memo["previous"], batch.x)
         contrast = contrasts(features, received, previous, self.temperature)
-        fit = cross_entropies(logits, batch.labels)
+        fit = batch.loss(logits, batch.targets)
         return ((fit + self.strength * contrast) * batch.weights).sum(1)
 
     def finish_round(

@@ -11,8 +11,8 @@ from thalweg.core.claims import Claim, check_vector, first_reason
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
-from thalweg.local.cross_entropy import CrossEntropy
 from thalweg.local.elastic import subsample_rows
+from thalweg.local.task_loss import TaskLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +77,7 @@ class Curvature:
     # --- client ---
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        fit = CrossEntropy().loss(model, params, batch, memo)
+        fit = TaskLoss().loss(model, params, batch, memo)
         if "others_fisher" not in memo:
             return fit
         penalty = (

@@ -8,13 +8,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return (K, B) the cross-entropy of each sample; logits (K, B, C), labels (K, B)."""
-    from torch.nn.functional import cross_entropy
-
-    return cross_entropy(logits.transpose(1, 2), labels, reduction="none")
-
-
 def distances(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     r"""Return (K, B) the cross-entropy between softened predictions; logits (K, B, C).
 

@@ -9,7 +9,7 @@ from thalweg.core.capabilities import ModelProbe
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
-from thalweg.local.cross_entropy import CrossEntropy
+from thalweg.local.task_loss import TaskLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,7 +81,7 @@ class Elastic:
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         away = params - memo["anchor"]
-        fit = CrossEntropy().loss(model, params, batch, memo)
+        fit = TaskLoss().loss(model, params, batch, memo)
         return fit + self.strength / 2 * (memo["fisher"] * away * away).sum(1)
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from thalweg.core.config import check_ranges
 from thalweg.local.base import Batch, Memo, Model, without_dropout
-from thalweg.local.distillation import cross_entropies, not_true_divergences
+from thalweg.local.distillation import not_true_divergences
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +38,8 @@ class NotTrue:
     0.5468
     """
 
+    needs_class_labels: ClassVar[bool] = True  # distils class probabilities
+
     strength: float = 1.0
     temperature: float = 1.0
 
@@ -50,7 +52,7 @@ class NotTrue:
         student = model(params, batch.x)  # (K, B, C)
         with torch.no_grad():
             teacher = without_dropout(model)(memo["start"], batch.x)
-        fit = cross_entropies(student, batch.labels)
-        divergence = not_true_divergences(student, teacher, batch.labels, self.temperature)
+        fit = batch.loss(student, batch.targets)
+        divergence = not_true_divergences(student, teacher, batch.targets, self.temperature)
         scale = self.strength * self.temperature**2
         return ((fit + scale * divergence) * batch.weights).sum(1)

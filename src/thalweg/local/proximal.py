@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from thalweg.core.config import check_ranges
 from thalweg.local.base import Batch, Memo, Model
-from thalweg.local.cross_entropy import CrossEntropy
+from thalweg.local.task_loss import TaskLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,5 +44,5 @@ class Proximal:
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         from thalweg.local.proximal_penalty import proximal_penalty
 
-        fit = CrossEntropy().loss(model, params, batch, memo)
+        fit = TaskLoss().loss(model, params, batch, memo)
         return fit + proximal_penalty(params, memo["start"], self.strength)

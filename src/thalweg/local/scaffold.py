@@ -11,7 +11,7 @@ from thalweg.core.claims import Claim, check_vector
 from thalweg.core.config import check_literals
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, TrainingSummary
-from thalweg.local.cross_entropy import CrossEntropy
+from thalweg.local.task_loss import TaskLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,7 +96,7 @@ class Scaffold:
         return {"own": state.values}
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        fit = CrossEntropy().loss(model, params, batch, memo)
+        fit = TaskLoss().loss(model, params, batch, memo)
         if self.variant == "as_released":
             return fit
         correction = memo["common"] - memo["own"]

@@ -11,7 +11,7 @@ from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, without_dropout
-from thalweg.local.distillation import cross_entropies, distances
+from thalweg.local.distillation import distances
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +57,8 @@ class TwoTeachers:
 
     uses_true_states: ClassVar[bool] = True  # is notified when the latent state changes
 
+    needs_class_labels: ClassVar[bool] = True  # distils class probabilities
+
     weight_ce: float = 0.3
     weight_past: float = 0.3
     temperature: float = 2.0
@@ -91,7 +93,7 @@ class TwoTeachers:
         student, teacher = model(params, batch.x), without_dropout(model)
         with torch.no_grad():
             past, received = teacher(memo["past"], batch.x), teacher(memo["start"], batch.x)
-        fit = cross_entropies(student, batch.labels)
+        fit = batch.loss(student, batch.targets)
         to_past = distances(student, past, self.temperature)
         to_received = distances(student, received, self.temperature)
         a, b = self.weight_ce, self.weight_past

@@ -56,6 +56,8 @@ class Dds:
     6
     """
 
+    needs_class_labels: ClassVar[bool] = True  # describes states by their class histograms
+
     uses_forecast: ClassVar[bool] = True  # reads the outlook and the state of the recipe's forecast
 
     budget: float = 0.5

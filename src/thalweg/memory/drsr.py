@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Drsr:
     167
     125
     """
+
+    needs_class_labels: ClassVar[bool] = True  # keeps the class histogram
 
     mode: Literal["ratio", "match"] = "ratio"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,8 @@ class Ode:
     >>> Ode().keep(Ode().init(2, 2), context, np.random.default_rng(0))[1].tolist()
     [0, 2]
     """
+
+    needs_class_labels: ClassVar[bool] = True  # compares gradients per class
 
     needs_single_model = False
 

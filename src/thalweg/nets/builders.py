@@ -86,7 +86,7 @@ def build_head(
     a layer of the width of its input, ReLU, and a layer with `projection` outputs, which are the
     features.
     """
-    require(num_classes >= 2, f"a classifier needs at least 2 classes, got {num_classes}.")
+    require(num_classes >= 1, f"a net needs at least one output, got {num_classes}.")
     from thalweg.nets.dropout import Dropout
     from thalweg.nets.layers import Dense, Relu
 

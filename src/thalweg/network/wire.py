@@ -275,6 +275,9 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
     )
     masked = _read_masked_update(fields, schema)
     num_params = schema.num_params if masked is None else 0
+    error_sums = None
+    if not fields.pop_if_none("error_sums"):
+        error_sums = fields.read_array("error_sums", np.float64, (num,), minimum=0.0)
     return TrainResponse(
         rnd=fields.read_int("rnd"),
         client=fields.read_int("client"),
@@ -285,6 +288,7 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
         losses=fields.read_array("losses", np.float64, (num,), allow_nan=is_idle),
         num_tested=num_tested,
         num_correct=fields.read_counts("num_correct", num, maximum=num_tested),
+        error_sums=error_sums,
         probe_round=fields.read_int("probe_round"),
         reports={
             name: reports.read_array(name, np.float64, (num,), allow_nan=is_idle)

@@ -39,7 +39,6 @@ from thalweg.local import (
     OBJECTIVES,
     PRIVACIES,
     STOPPINGS,
-    CrossEntropy,
     Euclidean,
     FinishesRound,
     Geometry,
@@ -49,6 +48,7 @@ from thalweg.local import (
     ResetsPerSession,
     StatefulObjective,
     Stopping,
+    TaskLoss,
     UploadsFromObjective,
 )
 from thalweg.memory import (
@@ -116,7 +116,7 @@ class Recipe:
     )
     """Chooses the cohort of a round."""
     objective: Objective = choice(
-        OBJECTIVES, capabilities=CAPABILITIES["objective"], default=CrossEntropy()
+        OBJECTIVES, capabilities=CAPABILITIES["objective"], default=TaskLoss()
     )
     """The loss that a client minimises."""
     local: LocalTraining | None = None

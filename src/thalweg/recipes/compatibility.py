@@ -21,6 +21,7 @@ attribute                      if not declared   meaning
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
 ``needs_sgd``                  False             objective, sample weights: relies on SGD steps
+``needs_class_labels``         False             any stage, world: works with classes only
 =============================  ================  ==================================================
 """
 
@@ -37,6 +38,8 @@ from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
 from thalweg.forecast import OpensStates, RecognisesStates, resolve_forecast
 from thalweg.local import FinishesRound, LocalTraining, UploadsFromObjective
+from thalweg.losses import Loss
+from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
 from thalweg.sample_weights import AssignsWeights
@@ -95,6 +98,56 @@ def check_optimizer(recipe: Recipe, local: LocalTraining) -> None:
         f"local.optimizer_state=keep is incompatible with bank={type(recipe.bank).__name__}: the "
         "state belongs to one model, and this bank has several. Use local.optimizer_state=reset or "
         "bank=one-model.",
+    )
+
+
+# What to use for a regression, by the field of a component that needs class labels.
+REGRESSION_ALTERNATIVES = {
+    "memory": "memory=reservoir, fifo or importance",
+    "forecast": "forecast=exact",
+    "selection": "selection=available or uniform",
+    "objective": "objective=loss or proximal",
+    "weights": "weights=equal",
+    "bank": "bank=feddrift or one-model",
+    "alarm": "alarm=page-hinkley",
+    "world": "world=replay, or world=inflow with world.partition=even or groups",
+}
+
+
+def check_task(recipe: Recipe, loss: Loss, task: str, data_name: str) -> None:
+    """Raise a `ConfigError` if a component needs class labels and the data have none.
+
+    A component of the objective that uses class probabilities also needs one output per class.
+    """
+    parts: dict[str, object] = dict(vars(recipe))
+    parts["forecast"] = resolve_forecast(recipe.forecast, 1, recipe.uses_forecast)
+    if task == "regression":
+        for stage, part in parts.items():
+            _reject_regression(stage, part, data_name)
+    require(
+        not (needs_class_labels(recipe.objective) and has_single_logit(loss)),
+        f"objective={type(recipe.objective).__name__} needs one output per class, but "
+        f"loss={type(loss).__name__} has one output. Use loss=cross_entropy.",
+    )
+
+
+def check_world_task(world: object, task: str, data_name: str) -> None:
+    """Raise a `ConfigError` if a world needs class labels and the data have none."""
+    if task == "regression":
+        _reject_regression("world", world, data_name)
+
+
+def needs_class_labels(part: object) -> bool:
+    """Return whether a component works with classes only."""
+    return bool(getattr(part, "needs_class_labels", False))
+
+
+def _reject_regression(stage: str, part: object, data_name: str) -> None:
+    alternative = REGRESSION_ALTERNATIVES.get(stage, f"another {stage}")
+    require(
+        not needs_class_labels(part),
+        f"{stage}={type(part).__name__} needs class labels, but the targets of {data_name} are "
+        f"numbers (regression). Use {alternative}.",
     )
 
 

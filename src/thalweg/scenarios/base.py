@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import LocalTraining
+from thalweg.losses import LOSSES, Loss, wrap_function
 from thalweg.nets import NETS, NetSpec
 from thalweg.streams import DRIFTS, FAULTS, SCHEDULES, WORLDS, Drift, Faults, Schedule, WorldSpec
 
@@ -39,6 +40,11 @@ class Scenario:
     """
     prequential: int = 32
     """Arriving samples per tick that are predicted before they are used for training; 0: none."""
+    loss: Loss | None = choice(LOSSES, expand=wrap_function, default=None)
+    """The loss of a sample, as a name, an instance or any function of outputs and targets.
+
+    None: cross_entropy for classes, mse for numbers.
+    """
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """Augmentation of training images; None: none."""
     start_from: str | None = None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class Dpcs:
     >>> Dpcs(goal=(0.25, 0.75), ridge=0.0).draw_probabilities(roster).probs.round(6).tolist()
     [0.25, 0.75]
     """
+
+    needs_class_labels: ClassVar[bool] = True  # counts labels
 
     participation: float = 0.3
     """Share of the present clients that take part."""

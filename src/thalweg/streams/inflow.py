@@ -98,6 +98,11 @@ class Inflow:
             "use rate_spread, which the memory sizes follow.",
         )
 
+    @property
+    def needs_class_labels(self) -> bool:
+        """Whether the partition or the order of the samples depends on class labels."""
+        return self.label_change > 0 or getattr(self.partition, "needs_class_labels", False)
+
     def build(self, setting: Setting) -> InflowWorld:
         """Assign the rows and draw the differences between clients."""
         rng = rng_for(setting.seed, Draw.PARTITION)

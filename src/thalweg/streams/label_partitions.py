@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class LabelPartition(SyntheticPartition):
     Labels are those that occur in the data, in numerical order. Groups are blocks of client ids:
     the first half of the clients and the second half, as in `schedules.Alternating`.
     """
+
+    needs_class_labels: ClassVar[bool] = True  # assigns labels to clients
 
 
 @dataclass(frozen=True)

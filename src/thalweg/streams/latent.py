@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class LatentStates:
         :math:`w_m`              -> importance
         :math:`\pi_n`            -> drawn: Dir(1) over the states the client can reach
     """
+
+    needs_class_labels: ClassVar[bool] = True  # states are class mixes
 
     num_clients: int = 30
     clusters: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0, 100.0)

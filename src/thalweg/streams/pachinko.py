@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class Pachinko(SyntheticPartition):
         α  concentration over coarse classes                    -> root
         β  concentration over the fine classes of a coarse one  -> branch
     """
+
+    needs_class_labels: ClassVar[bool] = True  # distributes classes
 
     root: float = 0.1
     branch: float = 10.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -78,6 +78,8 @@ class Dirichlet(SyntheticPartition):
         α  concentration of the draw                         -> concentration
         ρ  size of a class relative to the class before it   -> imbalance
     """
+
+    needs_class_labels: ClassVar[bool] = True  # distributes classes
 
     concentration: float = 0.4
     imbalance: float | None = None

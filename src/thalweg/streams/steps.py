@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class Steps:
         K      clients                      -> num_clients
         concepts 1 to 4, of R classes y     -> 0: y; 1: R - 1 - y; 2: y + 1; 3: y + 2, modulo R
     """
+
+    needs_class_labels: ClassVar[bool] = True  # concepts are label maps
 
     num_clients: int = 60
     rounds_per_step: int = 40

@@ -120,11 +120,14 @@ def update_alarms(
 def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tuple[Ints, Floats]:
     """Return (K,) clients, ascending, and (K,) the watched metric of each, for a mask of rows.
 
-    The error is the share of tested arriving samples with a wrong prediction. The loss is the mean
+    The error is the share of tested arriving samples with a wrong prediction; in a regression the
+    mean absolute error. The loss is the mean
     over the models that the client trained. Clients without a tested sample (or a step) are left
     out.
     """
-    if watch == "error":
+    if watch == "error" and updates.error_sums is not None:
+        totals, counts = updates.error_sums, updates.num_tested
+    elif watch == "error":
         totals = (updates.num_tested - updates.num_correct).astype(np.float64)
         counts = updates.num_tested
     else:

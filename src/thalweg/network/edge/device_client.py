@@ -13,7 +13,8 @@ from thalweg.engine.builders import apply_views, make_client_program
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
-from thalweg.nets import Net, build_net
+from thalweg.engine.task import make_net
+from thalweg.nets import Net
 from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
@@ -90,7 +91,7 @@ def make_replay_client(
     """The client of a scenario's world that an invitation names."""
     scenario, recipe = plan.scenario, plan.recipe
     data = scenario.data.load(data_dir, plan.seed)
-    net = build_net(scenario.net, data.input_shape, data.num_classes, data.num_codes)
+    net = make_net(scenario, data)
     check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
     clients, world = make_client_program(plan, data, net.num_params)

@@ -1,0 +1,103 @@
+"""Evaluate models of a regression on the test set, as the clients use them."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import numpy as np
+
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.data import Dataset
+from thalweg.data.base import Targets
+from thalweg.engine.per_client_eval import get_model_use
+from thalweg.engine.scores import split_test_set
+from thalweg.engine.simulated import SimulatedFederation
+from thalweg.evaluation.numbers import compute_abs_errors, mean_by_owner, score_numbers
+from thalweg.federation import ServedModels
+
+
+def evaluate_regression(
+    served: ServedModels,
+    federation: SimulatedFederation,
+    data: Dataset,
+    validation: float,
+    rnd: int,
+) -> dict[str, float]:
+    """Return the scores of the served models after a round, averaged over the clients.
+
+    Each client predicts with its mixture of the models: the weighted mean of their outputs. Its
+    loss is the weighted mean of their losses. Clients with the same mixture and the same view of
+    the test set have the same scores and are computed once.
+    """
+    for_test, for_choice = split_test_set(data, validation)
+    use = get_model_use(served, federation, rnd)
+    groups, members = np.unique(
+        np.column_stack([use.views, use.mixtures]), axis=0, return_inverse=True
+    )
+    members = members.ravel()
+    cached: dict[tuple[int, int], tuple[Targets, Floats32]] = {}
+    rows, shares, of_clients = [], [], np.full(len(members), np.nan)
+    validation_rows: list[dict[str, float]] = []
+    for number, (view, *mixture) in enumerate(groups.tolist()):
+        mine = np.flatnonzero(members == number)
+        predicted, losses = _predict_mixture(
+            served, federation, data, int(view), np.array(mixture), cached
+        )
+        rows.append(_score(predicted, losses, data.y_test, for_test))
+        shares.append(len(mine) / len(members))
+        if for_choice is not None:
+            found = _score(predicted, losses, data.y_test, for_choice)
+            validation_rows.append({"validation_mae": found["mae"]})
+        of_clients[mine] = _score_clients(predicted, data, for_test, federation)[mine]
+    row = _average(rows, shares) | _average(validation_rows, shares)
+    known = of_clients[~np.isnan(of_clients)]
+    if len(known):  # unknown without the clients of the test samples
+        row["client_mae"], row["worst_client_mae"] = float(known.mean()), float(known.max())
+    return row
+
+
+def _predict_mixture(
+    served: ServedModels,
+    federation: SimulatedFederation,
+    data: Dataset,
+    view: int,
+    mixture: Floats,
+    cached: dict[tuple[int, int], tuple[Targets, Floats32]],
+) -> tuple[Targets, Floats]:
+    """Return the predictions (n,) or (n, D) and losses (n,) of a mixture of models in a view."""
+    n = data.num_samples("test")
+    predicted, losses = np.zeros(data.y_test.shape), np.zeros(n)
+    for model in np.flatnonzero(mixture).tolist():
+        if (model, view) not in cached:
+            rows = np.arange(view * n, (view + 1) * n)
+            cached[model, view] = federation.predict(served.models[model], "test", rows)
+        outputs, losses_here = cached[model, view]
+        predicted += mixture[model] * outputs
+        losses += mixture[model] * losses_here
+    return predicted, losses
+
+
+def _score(predicted: Targets, losses: Floats, targets: Targets, rows: Ints) -> dict[str, float]:
+    return {
+        **score_numbers(predicted[rows], targets[rows]),
+        "test_loss": float(losses[rows].mean()),
+    }
+
+
+def _score_clients(
+    predicted: Targets, data: Dataset, rows: Ints, federation: SimulatedFederation
+) -> Floats:
+    """Return (N,) the mean absolute error on each client's own test samples; nan: unknown."""
+    world = federation.client_pool.world
+    if not world.clients_are_groups or data.group_test is None:
+        return np.full(world.num_clients, np.nan)
+    errors = compute_abs_errors(predicted[rows], data.y_test[rows])
+    return mean_by_owner(errors, data.group_test[rows], world.num_clients)
+
+
+def _average(rows: list[dict[str, float]], shares: list[float]) -> dict[str, float]:
+    """Return the weighted mean of the rows; names that some rows lack are left out."""
+    if not rows:
+        return {}
+    names = [name for name in rows[0] if all(name in row for row in rows)]
+    return {name: fmean([row[name] for row in rows], weights=shares) for name in names}

@@ -1,0 +1,146 @@
+"""Regression: runs with numbers as targets, in both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.core.errors import ConfigError
+from thalweg.data import Arrays
+from thalweg.engine.plan import plan_from_toml, plan_to_toml
+from thalweg.local import LocalTraining
+from thalweg.nets import Mlp
+from thalweg.scenarios import Scenario
+from thalweg.streams import Replay
+
+N = 240
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    x, group = rng.normal(size=(N, 3)), np.arange(N) % 3
+    y = x @ [1.0, -2.0, 0.5] + group
+    folder = tmp_path_factory.mktemp("regression")
+    np.savez(folder / "one.npz", x=x, y=y, group=group, time=np.arange(N))
+    np.savez(folder / "two.npz", x=x, y=np.column_stack([y, -y]), group=group)
+    np.savez(folder / "classes.npz", x=x, y=(y > 0).astype(int), group=group)
+    return folder / "one.npz"
+
+
+def scenario(file: Path, **changes: Any) -> Scenario:
+    parts: dict[str, Any] = {
+        "data": Arrays(str(file)),
+        "net": Mlp(hidden=(4,)),
+        "world": Replay(arrivals=16, availability=1.0),
+        "rounds": 2,
+        "ticks": 2,
+        "capacity": 32,
+        "evaluate_every": 1,
+    }
+    return Scenario("toy", LocalTraining(lr=0.05, steps=3, batch_size=8), **(parts | changes))
+
+
+def absolute(outputs: Any, targets: Any) -> Any:
+    return (outputs - targets).abs()
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "fedewc", "moon", "feddrift", "is", "powd"])
+def test_engines_agree_on_a_regression(file: Path, recipe: str) -> None:
+    fast, reference = (
+        thalweg.run(recipe, scenario(file), engine=engine, seed=1, workers=1)
+        for engine in ("fast", "reference")
+    )
+    np.testing.assert_allclose(fast.model, reference.model, atol=1e-4)
+    for ours, theirs in zip(fast.metrics, reference.metrics, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("mae", "rmse", "r2", "test_loss", "client_mae", "prequential_mae"):
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-4)
+    assert "accuracy" not in fast.final
+
+
+@pytest.mark.parametrize("loss", ["mae", "huber", {"kind": "quantile", "q": 0.9}, absolute])
+def test_engines_agree_on_other_losses(file: Path, loss: Any) -> None:
+    fast, reference = (
+        thalweg.run("fedavg", scenario(file.with_name("two.npz"), loss=loss), engine=engine)
+        for engine in ("fast", "reference")
+    )
+    np.testing.assert_allclose(fast.model, reference.model, atol=1e-4)
+    assert fast.net.shapes[-1] == (2,)
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_two_classes_can_be_learnt_with_one_logit(file: Path, engine: str) -> None:
+    result = thalweg.run(
+        "fedavg",
+        scenario(file.with_name("classes.npz")),
+        engine=engine,
+        loss="binary_cross_entropy",
+    )
+    assert result.net.shapes[-1] == (1,)
+    assert 0.5 < result.final["accuracy"] <= 1.0
+
+
+def test_regression_learns_and_reports_its_errors(file: Path) -> None:
+    result = thalweg.run("fedavg", scenario(file), rounds=12)
+    first, last = result.metrics[0], result.final
+    assert last["mae"] < first["mae"]
+    assert last["mae"] <= last["rmse"]
+    assert last["client_mae"] <= last["worst_client_mae"]
+    assert last["r2"] > 0.5
+    assert last["prequential_mae"] < first["prequential_mae"]
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"memory": "drsr"}, "memory=Drsr needs class labels.*memory=reservoir"),
+        ({"memory": "ode"}, "memory=Ode needs class labels"),
+        ({"selection": "dpcs"}, "selection=Dpcs needs class labels"),
+        ({"objective": "not-true"}, "objective=NotTrue needs class labels.*objective=loss"),
+        ({"bank": "fedrc"}, "bank=FedRc needs class labels.*bank=feddrift"),
+        ({"alarm": "ddm"}, "alarm=Ddm needs class labels.*alarm=page-hinkley"),
+        ({"world": "latent-states"}, "world=LatentStates needs class labels.*world=replay"),
+        ({"world": "inflow"}, "world=Inflow needs class labels.*partition=even"),
+        ({"drift": "sudden"}, "a view with other labels needs classes"),
+        ({"loss": "cross_entropy"}, "loss=CrossEntropy is for classification"),
+    ],
+)
+def test_components_that_need_class_labels_are_rejected(
+    file: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        thalweg.run("fedavg", scenario(file), **settings)
+
+
+def test_sfedpo_is_rejected_with_an_alternative(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"memory=Dds needs class labels.*reservoir"):
+        thalweg.run("sfedpo", scenario(file))
+
+
+def test_alarms_watch_the_absolute_error(file: Path) -> None:
+    result = thalweg.run(
+        "fedavg", scenario(file), rounds=6, alarm={"kind": "page-hinkley", "threshold": 0.001}
+    )
+    assert result.alarms is not None
+
+
+def test_plan_records_a_loss_function_by_its_path(file: Path) -> None:
+    mine = file.with_name("mine.py")
+    mine.write_text("def half(outputs, targets):\n    return (outputs - targets).abs() / 2\n")
+    plan = thalweg.run("fedavg", scenario(file), overrides=[f"loss={mine}:half"], rounds=1).plan
+    text = plan_to_toml(plan)
+    assert f'path = "{mine}:half"' in text
+    assert plan_from_toml(text, "plan.toml") == plan
+
+
+def test_unusable_loss_stops_the_run_before_the_first_round(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a tensor with one loss per sample"):
+        thalweg.run(
+            "fedavg", scenario(file), loss=lambda o, t: (o - t).abs().mean(), out=tmp_path / "run"
+        )
+    assert not (tmp_path / "run").exists()
