@@ -41,6 +41,11 @@ class View:
 
         Raise `ConfigError` if they do not match the classes.
         """
+        require(
+            num_classes > 1 or self.labels in (None, 0, (0,)),
+            "a view with other labels needs classes, but the targets are numbers (regression). "
+            "Change the inputs instead (drift.to.transform=shifted), or leave the drift out.",
+        )
         if self.labels is None or isinstance(self.labels, int):
             return concept_map(self.labels or 0, num_classes)
         require(
@@ -64,11 +69,6 @@ def concept_map(concept: int, num_classes: int) -> Ints:
     >>> [concept_map(concept, 4).tolist() for concept in range(4)]
     [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 3, 0], [2, 3, 0, 1]]
     """
-    require(
-        concept == 0 or num_classes > 1,
-        "a view with other labels needs classes, but the targets are numbers (regression). Change "
-        "the inputs instead (drift.to.transform=shifted), or leave the drift out.",
-    )
     require(
         0 <= concept <= num_classes,
         f"with {num_classes} classes there are concepts 0 to {num_classes}, got {concept}.",
