@@ -178,7 +178,7 @@ def make_model_spec(model: Any, known: dict[str, type[NetSpec]]) -> NetSpec:
         f"'net.py:Net', got {model!r}.",
     )
     if isinstance(model, type | types.FunctionType) and (path := _importable_path(model)):
-        return Module(path)
+        return Module(path, source=model if model.__module__ == "__main__" else None)
     from thalweg.nets.module_net import make_module
 
     name = getattr(model, "__name__", type(model).__name__)
@@ -202,8 +202,8 @@ def _importable_path(made: Callable[..., Any]) -> str | None:
     source, name = find_source(made.__module__), made.__qualname__
     if source == "__main__" or not name.isidentifier():
         return None
-    if made.__module__ == "__main__":  # the running script, which is not imported again
-        return f"{source}:{name}"
+    if made.__module__ == "__main__":  # the running script, which must not be imported again
+        return f"{source}:{name}" if getattr(sys.modules["__main__"], name, None) is made else None
     try:
         found = load_object(f"{source}:{name}")
     except Exception:

@@ -1,0 +1,30 @@
+"""The option --model: a module of the user's file, in a run that is resumed and compared."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nets.user_modules
+
+SMALL = ["--on", "digits-partial", "--rounds", "2", "--set", "world.num_clients=5"]
+
+
+def test_a_model_of_a_file_is_trained_and_resumed(thalweg: Any, tmp_path: Path) -> None:
+    shutil.copy(nets.user_modules.__file__, tmp_path / "net.py")
+    words = ["--model", "net.py:DigitMlp", "--set", "net.options.width=8", "--workers", "1"]
+    done = thalweg("run", "fedavg", *SMALL, *words, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert "module(path=net.py:DigitMlp, options={'width': 8})" in done.stdout
+    assert "--set net=module --set net.path=net.py:DigitMlp" in done.stdout
+    again = thalweg("run", "run", "--resume")
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_model_that_does_not_fit_is_reported_in_one_line(thalweg: Any, tmp_path: Path) -> None:
+    shutil.copy(nets.user_modules.__file__, tmp_path / "net.py")
+    done = thalweg("run", "fedavg", *SMALL, "--model", "net.py:WindowGru", "--out", "run")
+    assert done.returncode != 0
+    assert "the model WindowGru failed with" in done.stderr
+    assert "Traceback" not in done.stderr
