@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_memory_context, some_outlook
+from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Outlook
 from thalweg.memory import Dds
 from thalweg.theory import dds_ratios_exact
@@ -91,3 +92,62 @@ def test_renewal_and_its_prediction_are_limited_by_the_arrivals() -> None:
     assert num_renewed(Dds(), 0, num_new=100) == 100
     few = some_memory_context(500, 500, 200)
     assert Dds().predict_renewal(None, few) == pytest.approx((0.4, 0.4, RATIOS[2]), abs=1e-6)
+
+
+def test_cached_ratios_are_separate_for_different_policies() -> None:
+    # Ratios are cached by value: equal outlooks of different policies must not be mixed up.
+    outlook = some_outlook()
+    first = ratios(Dds(), outlook)
+    assert ratios(Dds(budget=0.3), outlook) @ outlook.probs == pytest.approx(0.3)
+    assert ratios(Dds(), outlook).tolist() == first.tolist()
+
+
+def test_a_float32_outlook_gives_the_same_ratios() -> None:
+    parts: Any = [part.astype(np.float32) for part in some_outlook()]
+    single = Outlook(*parts)
+    assert ratios(Dds(), single) == pytest.approx(RATIOS, abs=1e-6)
+
+
+def test_the_long_run_memory_share_of_a_state_is_probability_times_ratio() -> None:
+    policy, outlook, rng = Dds(), some_outlook(), np.random.default_rng(0)
+    held, total = np.zeros(50, dtype=np.int64), np.zeros(3)  # the state of each kept sample
+    states = rng.choice(3, size=10_000, p=outlook.probs).tolist()
+    for state in states:
+        context = some_memory_context(50, 50, 50, state, outlook)
+        _, kept = policy.keep(None, context, rng)
+        held = np.concatenate([held, np.full(50, state)])[kept]
+        total += np.bincount(held, minlength=3)
+    # Rounded to 27, 28 and 17 of 50. A share varies by about 0.3, and a tick replaces half of the
+    # memory, so that 10,000 ticks are worth 3,300 independent ones: standard deviation 0.005.
+    long_run = (0.535193, 0.331402, 0.133406)
+    assert total / total.sum() == pytest.approx(long_run, abs=5 * 0.005)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"budget": 0.0},
+        {"budget": 1.01},
+        {"budget": float("nan")},
+        {"slope": float("nan")},
+        {"slope": float("inf")},
+        {"offset": float("inf")},
+        {"offset": float("nan")},
+        {"ticks": 0},
+        {"grad_bound": 0.0},
+        {"grad_bound": float("inf")},
+        {"zero_prob_rule": "extended"},
+    ],
+    ids=str,
+)
+def test_invalid_parameters_are_rejected_at_construction(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        Dds(**bad)
+
+
+def test_parameters_at_the_ends_of_their_ranges_are_accepted() -> None:
+    Dds(budget=1.0, slope=0.0, offset=-1.0, ticks=1)
+
+
+def test_dds_declares_that_it_uses_the_forecast() -> None:
+    assert Dds.uses_forecast  # otherwise it receives a uniform outlook
