@@ -98,14 +98,25 @@ METHODS = (
     _row("oracle", "oracle", "0.1"),
 )
 
+BASELINES = (  # with the memory of the row fedavg
+    Row("local-only", "local-only,memory=replace,local.lr=0.06"),
+    _row("fine-tuned", "fedavg-retrain+fine-tuned", "0.06"),
+    Row("centralised", "centralised,memory=replace,local.lr=0.06"),
+)
+ABOUT_BASELINES = (
+    "The last three rows are not in the paper: with 'local-only' each client trains alone, in all "
+    "rounds; with 'fine-tuned' each client is tested with the result of its own local steps from "
+    "the model of 'fedavg'; 'centralised' trains one model on the samples of all clients."
+)
+
 
 def table_1() -> Study:
     columns = tuple(Column(scenario, STEPS) for scenario in SCENARIOS)
     return Study(
         name="feddaa-table-1",
         title="FedDAA, Table 1: concepts that change in steps",
-        description=f"{WHERE} {ABOUT}",
-        rows=METHODS,
+        description=f"{WHERE} {ABOUT} {ABOUT_BASELINES}",
+        rows=(*METHODS, *BASELINES),
         columns=columns,
         seeds=SEEDS,
         reference="feddaa",
