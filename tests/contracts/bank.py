@@ -36,7 +36,9 @@ def some_responses(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> Surve
             seed=100 * rnd + k, num_models=num_models, has_data=has_data, rnd=rnd
         )
         answers.append(bank.answer_survey(view)[1])
-        assert bank.answer_survey(view)[1].keys() == answers[-1].keys(), "answers are reproducible"
+        assert bank.answer_survey(view)[1].keys() == answers[-1].keys(), (
+            "responses are reproducible"
+        )
     return tabulate_answers(answers, type(bank).__name__)
 
 

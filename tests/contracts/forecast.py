@@ -1,4 +1,4 @@
-"""What every prediction oracle promises."""
+"""The contract of forecasts."""
 
 from __future__ import annotations
 
@@ -33,73 +33,79 @@ ROUNDS: tuple[list[int], ...] = (
 )  # states seen, as far as there are as many
 
 
-def check_forecast(oracle: Forecast) -> None:
-    """Let the oracle watch clients of several kinds for a few rounds."""
-    written = repr(oracle)
+def check_forecast(forecast: Forecast) -> None:
+    """Run the forecast for several kinds of clients for a few rounds."""
+    written = repr(forecast)
     for truth in TRUTHS:
-        if isinstance(oracle, RecognisesStates):
-            _check_recognising(oracle, oracle, truth)
+        if isinstance(forecast, RecognisesStates):
+            _check_recognising(forecast, forecast, truth)
         else:
-            _check_client(oracle, truth)
-    assert repr(oracle) == written, "an oracle remembers nothing itself"
+            _check_client(forecast, truth)
+    assert repr(forecast) == written, "a forecast object does not change"
 
 
-def _check_client(oracle: Forecast, truth: Floats) -> None:
+def _check_client(forecast: Forecast, truth: Floats) -> None:
     num_states = len(truth)
     histograms = np.full((num_states, 4), 0.25)
-    histograms[0] = [1.0, 0.0, 0.0, 0.0]  # as skewed as can be
+    histograms[0] = [1.0, 0.0, 0.0, 0.0]  # only one class
     importance = np.arange(1, num_states + 1) / (num_states * (num_states + 1) / 2)
     given = truth.copy()
-    state: Any = oracle.init(truth, np.random.default_rng(3))
-    again = oracle.init(truth, np.random.default_rng(3))
-    assert to_comparable(state) == to_comparable(again), "same generator, same oracle"
-    fresh = oracle.init(truth, np.random.default_rng(4))
+    state: Any = forecast.init(truth, np.random.default_rng(3))
+    again = forecast.init(truth, np.random.default_rng(3))
+    assert to_comparable(state) == to_comparable(again), "same generator, same state"
+    fresh = forecast.init(truth, np.random.default_rng(4))
     for seen in (*ROUNDS, list(range(num_states))):
-        outlook = oracle.outlook(state, histograms, importance)
+        outlook = forecast.outlook(state, histograms, importance)
         _check_outlook(outlook, num_states)
-        assert outlook.importance.tolist() == importance.tolist(), "importance is passed on"
+        assert outlook.importance.tolist() == importance.tolist(), (
+            "the importance is returned unchanged"
+        )
         # Only state 0 is skewed.
-        assert (outlook.heterogeneity[1:] <= outlook.heterogeneity[0]).all(), "skewed is worse"
-        assert outlook.heterogeneity[0] > 0, "skewed is bad"
-        assert to_comparable(oracle.outlook(state, histograms, importance)) == to_comparable(
+        assert (outlook.heterogeneity[1:] <= outlook.heterogeneity[0]).all(), (
+            "the skewed state has the largest heterogeneity"
+        )
+        assert outlook.heterogeneity[0] > 0, "the heterogeneity of a skewed state is positive"
+        assert to_comparable(forecast.outlook(state, histograms, importance)) == to_comparable(
             outlook
-        ), "same question, same answer"
+        ), "equal arguments give equal results"
         restored = round_trip(state, fresh)
-        assert to_comparable(restored) == to_comparable(state), "a checkpoint restores it"
-        assert to_comparable(oracle.outlook(restored, histograms, importance)) == to_comparable(
+        assert to_comparable(restored) == to_comparable(state), "a checkpoint restores the state"
+        assert to_comparable(forecast.outlook(restored, histograms, importance)) == to_comparable(
             outlook
         )
         before = to_comparable(state)
-        following = oracle.observe(state, np.array(seen, dtype=np.int64))
-        assert to_comparable(state) == before, "the old state is untouched"
+        following = forecast.observe(state, np.array(seen, dtype=np.int64))
+        assert to_comparable(state) == before, "the old state does not change"
         state = following
-    assert truth.tolist() == given.tolist(), "what it looks at is untouched"
+    assert truth.tolist() == given.tolist(), "arguments do not change"
 
 
-def _check_recognising(oracle: Forecast, recognises: RecognisesStates, truth: Floats) -> None:
-    """The same for an oracle with states of its own, which may become more."""
+def _check_recognising(forecast: Forecast, recognises: RecognisesStates, truth: Floats) -> None:
+    """The same for a forecast with its own states, whose number may grow."""
     histograms = np.full((len(truth), 4), 0.25)
     importance = np.full(len(truth), 1 / len(truth))
-    fresh: Any = oracle.init(truth, np.random.default_rng(4))
-    state: Any = oracle.init(truth, np.random.default_rng(3))
-    again = oracle.init(truth, np.random.default_rng(3))
-    assert to_comparable(state) == to_comparable(again), "same generator, same oracle"
-    num_states = len(oracle.outlook(state, histograms, importance).probs)
+    fresh: Any = forecast.init(truth, np.random.default_rng(4))
+    state: Any = forecast.init(truth, np.random.default_rng(3))
+    again = forecast.init(truth, np.random.default_rng(3))
+    assert to_comparable(state) == to_comparable(again), "same generator, same state"
+    num_states = len(forecast.outlook(state, histograms, importance).probs)
     for _ in range(3):  # rounds
         seen = []
         for batch in BATCHES:
             histogram, before = np.array(batch), to_comparable(state)
             following, name = recognises.recognise(state, histogram)
-            answer = to_comparable((following, name))
-            assert to_comparable(state) == before, "the old state is untouched"
-            assert histogram.tolist() == batch, "what it looks at is untouched"
+            expected_result = to_comparable((following, name))
+            assert to_comparable(state) == before, "the old state does not change"
+            assert histogram.tolist() == batch, "arguments do not change"
             restored = round_trip(state, fresh)
-            assert to_comparable(restored) == before, "a checkpoint restores it"
-            assert to_comparable(recognises.recognise(restored, histogram)) == answer, (
-                "same question, same answer"
+            assert to_comparable(restored) == before, "a checkpoint restores the state"
+            assert to_comparable(recognises.recognise(restored, histogram)) == expected_result, (
+                "equal arguments give equal results"
             )
-            outlook = oracle.outlook(following, histograms, importance)
-            assert num_states <= len(outlook.probs) <= num_states + 1, "one state at a time"
+            outlook = forecast.outlook(following, histograms, importance)
+            assert num_states <= len(outlook.probs) <= num_states + 1, (
+                "at most one state is added per tick"
+            )
             num_states = len(outlook.probs)
             assert isinstance(name, int), "a state is a whole number"
             assert 0 <= name < num_states, "the outlook has the state that was named"
@@ -110,14 +116,14 @@ def _check_recognising(oracle: Forecast, recognises: RecognisesStates, truth: Fl
             assert abs(signatures.sum(axis=1) - 1).max() < 1e-9, "signatures are shares"
             state, seen = following, [*seen, name]
         before = to_comparable(state)
-        following = oracle.observe(state, np.array(seen, dtype=np.int64))
-        assert to_comparable(state) == before, "the old state is untouched"
+        following = forecast.observe(state, np.array(seen, dtype=np.int64))
+        assert to_comparable(state) == before, "the old state does not change"
         assert to_comparable(
-            oracle.observe(round_trip(state, fresh), np.array(seen))
+            forecast.observe(round_trip(state, fresh), np.array(seen))
         ) == to_comparable(following)
         state = following
-    nothing = oracle.observe(fresh, np.empty(0, dtype=np.int64))
-    _check_outlook(oracle.outlook(nothing, histograms, importance), 1)
+    nothing = forecast.observe(fresh, np.empty(0, dtype=np.int64))
+    _check_outlook(forecast.outlook(nothing, histograms, importance), 1)
 
 
 def _check_outlook(outlook: Outlook, num_states: int) -> None:

@@ -35,7 +35,7 @@ def check_memory_policy(policy: MemoryPolicy) -> None:
     if isinstance(policy, PredictsRenewal):
         for num_new in (40, 4, 0):
             _check_predicted_renewal(policy, policy, num_new)
-    assert repr(policy) == written, "a policy does not change itself"
+    assert repr(policy) == written, "a policy object does not change"
 
 
 def _check_ticks(policy: MemoryPolicy, capacity: int, held: int) -> None:

@@ -27,4 +27,4 @@ def check_privacy(policy: Privacy) -> None:
     costs = [policy.compute_epsilon(releases) for releases in range(20)]
     assert costs[0] == 0, "no release costs nothing"
     assert (np.diff(costs) >= 0).all(), "epsilon never falls"
-    assert repr(policy) == written, "a policy does not change itself"
+    assert repr(policy) == written, "a policy object does not change"

@@ -37,7 +37,7 @@ def check_sample_weights(sample_weights: SampleWeights) -> None:
             assert to_comparable(samples) == before, "the argument does not change"
     if isinstance(sample_weights, AssignsWeights):
         _check_server(sample_weights)
-    assert repr(sample_weights) == written, "a policy does not change itself"
+    assert repr(sample_weights) == written, "a policy object does not change"
 
 
 def _check_server(sample_weights: AssignsWeights) -> None:

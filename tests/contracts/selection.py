@@ -35,7 +35,7 @@ def check_selection(rule: Selection) -> None:
         _check_label_counts(rule)
     if isinstance(rule, Surveys):
         _check_survey(rule)
-    assert repr(rule) == written, "a rule does not change itself"
+    assert repr(rule) == written, "a rule object does not change"
 
 
 def random_roster(seed: int) -> Roster:
@@ -119,7 +119,7 @@ def _check_answer(rule: Any, labels: list[int]) -> None:
             name: to_comparable(value) for name, value in result[1].items()
         }
 
-    assert answer() == answer(), "same generator, same answer"
+    assert answer() == answer(), "same generator, same response"
     label_counts = rule.init_counts(NUM_CLASSES) if isinstance(rule, CountsLabels) else None
     after, uploads = rule.answer_survey(
         some_context(labels, num_classes=NUM_CLASSES, label_counts=label_counts)

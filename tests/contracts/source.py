@@ -1,4 +1,4 @@
-"""What every live source promises: nothing twice, nothing lost, wherever its reader stops."""
+"""The contract of live sources: no sample twice and none lost, wherever the reader stops."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _by_kind(found: list[FlatEvent]) -> tuple[list[FlatEvent], list[FlatEvent]]:
 
 
 def check_source(make: Callable[[], Source]) -> list[FlatEvent]:
-    """Hold a source that ends to its promises; returns what it had."""
+    """Check a source that ends; return its samples and late labels."""
     source = make()
     events = list(source.events(""))
     everything = flatten_events(events)
@@ -61,7 +61,7 @@ def check_source(make: Callable[[], Source]) -> list[FlatEvent]:
             again = make()
             rest = flatten_events(list(again.events(event.cursor)))
             assert _by_kind(rest) == _by_kind(everything[done:]), (
-                "after a cursor comes what came after it, no less, no more"
+                "reading from a cursor returns exactly the later events"
             )
             again.close()
     source.confirm(events[-1].cursor if events else "")

@@ -26,4 +26,4 @@ def check_stopping(stopping: Stopping) -> None:
         assert decisions == [
             stopping.should_stop(1.0, after, tick) for after in (0.0, 0.9, 0.999, 1.0, 2.0)
         ], "should_stop is deterministic"
-    assert repr(stopping) == written, "a policy does not change itself"
+    assert repr(stopping) == written, "a policy object does not change"

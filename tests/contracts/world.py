@@ -1,4 +1,4 @@
-"""What every world promises."""
+"""The contract of worlds."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def check_world(
     ticks: int = 3,
     capacity: int = 20,
 ) -> None:
-    """Build the world twice in the same setting and ask both the same questions."""
+    """Build the world twice in the same setting and compare their results."""
     setting = Setting(labels, num_classes, ticks, capacity, ROUNDS, 5, group, time, coarse)
 
     def build(seed: int = 5) -> World:
         return spec.build(replace(setting, seed=seed))
 
     world, again = build(), build()
-    assert world.num_clients >= 1, "somebody lives there"
-    assert world.ticks == ticks, "as many ticks per round as asked for"
+    assert world.num_clients >= 1, "there is at least one client"
+    assert world.ticks == ticks, "the number of ticks is that of the setting"
     _check_states(world, num_classes)
     _check_presence(world, again)
     _check_data(world, again, num_classes)
@@ -59,12 +59,12 @@ def check_world(
     for client in some:
         _check_stream(world, again, client, num_rows)
     assert _first_rounds(world, some) == _first_rounds(world, reversed(some)), (
-        "the order of clients is nothing"
+        "the order of clients has no effect"
     )
     if world.availability.min() < 1:
         other = build(seed=6)
         differs = any(world.present(r).tolist() != other.present(r).tolist() for r in range(200))
-        assert differs, "the seed reaches the world"
+        assert differs, "presence depends on the seed"
 
 
 def _check_states(world: World, num_classes: int) -> None:
@@ -88,21 +88,23 @@ def _check_distributions(rows: Floats, what: str) -> None:
 def _check_presence(world: World, again: World) -> None:
     availability = world.availability
     assert availability.shape == (world.num_clients,), "an availability per client"
-    assert availability.min() > 0, "everybody comes some day"
-    assert availability.max() <= 1, "nobody comes more often than always"
+    assert availability.min() > 0, "availability is positive"
+    assert availability.max() <= 1, "availability is at most one"
     assert isinstance(world.collects_when_absent, bool)
     times_present = np.zeros(world.num_clients)
     for rnd in range(ROUNDS):
         here = world.present(rnd)
         assert here.dtype == np.int64, "ids are whole numbers"
-        assert (np.diff(here) > 0).all(), "ids ascend, none twice"
-        assert ((here >= 0) & (here < world.num_clients)).all(), "ids are ids of clients"
+        assert (np.diff(here) > 0).all(), "ids are ascending and different"
+        assert ((here >= 0) & (here < world.num_clients)).all(), "ids are in range"
         times_present[here] += 1
         if rnd % 100 == 0:
             assert (again.present(rnd) == here).all(), "same seed, same clients"
-            assert (world.present(rnd) == here).all(), "same question, same answer"
+            assert (world.present(rnd) == here).all(), "equal arguments give equal results"
     # At most 0.016 standard deviation for each client.
-    assert abs(times_present / ROUNDS - availability).max() < 0.08, "clients come as often as said"
+    assert abs(times_present / ROUNDS - availability).max() < 0.08, (
+        "clients are present as often as declared"
+    )
 
 
 def _check_data(world: World, again: World, num_classes: int) -> None:
@@ -117,40 +119,42 @@ def _check_data(world: World, again: World, num_classes: int) -> None:
     for client, supply in zip(clients, supplies, strict=True):
         capacity = world.capacity(client)
         assert isinstance(capacity, int), "a capacity is a whole number"
-        assert capacity >= 1, "everybody can hold something"
+        assert capacity >= 1, "a capacity is at least one"
         assert isinstance(supply, Supply)
         assert 0 <= supply.total < np.inf, "a finite number of samples"
         assert isinstance(supply.is_historical, bool)
         expected = ROUNDS * world.availability[client]
-        assert abs(supply.rounds - expected) < 1e-6 * ROUNDS, "here as often as it is available"
+        assert abs(supply.rounds - expected) < 1e-6 * ROUNDS, (
+            "rounds of the supply agree with the availability"
+        )
 
 
 def _check_views(world: HasViews, again: HasViews, num_clients: int, num_classes: int) -> None:
     assert world.views[0] == View(), "the first view is plain"
     assert len(set(world.views)) == len(world.views), "no view twice"
-    assert all(view == view.resolve(num_classes) for view in world.views), "labels spelled out"
+    assert all(view == view.resolve(num_classes) for view in world.views), "views are resolved"
     assert again.views == world.views, "same seed, same views"
     assert again.drift_events() == world.drift_events(), "same seed, same drifts"
     concepts, changes = concepts_of(world.views, num_classes), world.drift_events()
-    assert changes == sorted(set(changes)), "drifts in order, none twice"
+    assert changes == sorted(set(changes)), "drifts are ordered and different"
     turned = {(event.rnd, event.client) for event in changes if event.kind != "label"}
     before = world.views_at(0)
     for rnd in range(ROUNDS):
         views = world.views_at(rnd)
         assert views.shape == (num_clients,), "a view per client"
-        assert views.min() >= 0, "views are views"
-        assert views.max() < len(world.views), "views of this world"
+        assert views.min() >= 0, "views are not negative"
+        assert views.max() < len(world.views), "views are in range"
         assert (again.views_at(rnd) == views).all(), "same seed, same views"
-        assert (world.concepts_at(rnd) == concepts[views]).all(), "a concept is that of the view"
-        # A gradual drift is announced when it begins, and the view changes half-way.
+        assert (world.concepts_at(rnd) == concepts[views]).all(), "concepts are those of the views"
+        # The event of a gradual drift is at its start; the view changes half-way.
         for client in np.flatnonzero(views != before).tolist():
             assert any(when <= rnd and who == client for when, who in turned), (
-                "drifts are announced"
+                "each change of a view is in the drift events"
             )
         before = views
-    clocks = np.arange(num_clients) % 7
-    mine = [world.views_at(int(clock))[client] for client, clock in enumerate(clocks)]
-    assert world.views_at(clocks).tolist() == mine, "every client may have a clock of its own"
+    own_rounds = np.arange(num_clients) % 7
+    mine = [world.views_at(int(own_round))[client] for client, own_round in enumerate(own_rounds)]
+    assert world.views_at(own_rounds).tolist() == mine, "each client may have another round number"
     assert {(event.rnd, event.client) for event in changes} <= {
         (rnd, client) for rnd in range(ROUNDS) for client in range(num_clients)
     }, "drifts of clients, in rounds of the run"
@@ -160,29 +164,29 @@ def _check_stream(world: World, again: World, client: int, num_rows: int) -> Non
     state, start = world.begin(client)
     _check_arrival(start, world, client, num_rows)
     assert to_comparable(world.begin(client)) == to_comparable((state, start)), (
-        "same question, same answer"
+        "equal arguments give equal results"
     )
     assert to_comparable(again.begin(client)) == to_comparable((state, start)), (
-        "same seed, same beginning"
+        "same seed, same start"
     )
     is_historical = world.supply(client).is_historical
     for lived in range(4):
         before = to_comparable(state)
         following, arrivals = world.emit(state, client, lived)
-        assert to_comparable(state) == before, "the old state is untouched"
+        assert to_comparable(state) == before, "the old state does not change"
         assert len(arrivals) == world.ticks, "one arrival per tick"
         for arrival in arrivals:
             _check_arrival(arrival, world, client, num_rows)
             assert not (is_historical and len(arrival.items)), (
-                "history comes before the first round"
+                "historical clients receive no samples in rounds"
             )
-        answer = to_comparable((following, arrivals))
-        assert to_comparable(world.emit(state, client, lived)) == answer, (
-            "same question, same answer"
+        expected_result = to_comparable((following, arrivals))
+        assert to_comparable(world.emit(state, client, lived)) == expected_result, (
+            "equal arguments give equal results"
         )
         restored = round_trip(state, fresh=world.begin(client)[0])
-        assert to_comparable(again.emit(restored, client, lived)) == answer, (
-            "a checkpoint restores it"
+        assert to_comparable(again.emit(restored, client, lived)) == expected_result, (
+            "a checkpoint restores the state"
         )
         state = following
 
@@ -199,9 +203,9 @@ def _check_arrival(arrival: Arrival, world: World, client: int, num_rows: int) -
 
 def _first_rounds(world: World, clients: Any) -> dict[int, Any]:
     """The first two rounds of each client."""
-    lives = {}
+    rounds_by_client = {}
     for client in clients:
         state, start = world.begin(client)
         state, first = world.emit(state, client, 0)
-        lives[client] = to_comparable((start, first, world.emit(state, client, 1)))
-    return lives
+        rounds_by_client[client] = to_comparable((start, first, world.emit(state, client, 1)))
+    return rounds_by_client

@@ -52,40 +52,42 @@ def scenario(**more: Any) -> Scenario:
     )
 
 
-class Diary:
-    """Says 0, and writes down what it is asked."""
+class RecordingLearner:
+    """Predicts 0 and records its calls."""
 
-    def __init__(self, pages: list[str]) -> None:
-        self.pages = pages
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
 
     def predict(self, x: Floats32) -> int:
-        self.pages.append(f"test {int(x[0])}")
+        self.calls.append(f"test {int(x[0])}")
         return 0
 
     def learn(self, x: Floats32, label: int) -> None:
-        self.pages.append(f"learn {int(x[0])}={label}")
+        self.calls.append(f"learn {int(x[0])}={label}")
 
 
 @dataclass(frozen=True)
-class Diaries:
-    """All of them, in the order in which they were begun."""
+class RecordingLearners:
+    """The recorded calls of all learners, in the order of their creation."""
 
-    written: list[list[str]]
+    calls_by_learner: list[list[str]]
 
-    def begin(self, num_classes: int, seed: int) -> Diary:
-        self.written.append([])
-        return Diary(self.written[-1])
+    def begin(self, num_classes: int, seed: int) -> RecordingLearner:
+        self.calls_by_learner.append([])
+        return RecordingLearner(self.calls_by_learner[-1])
 
 
-def played(scene: Scenario, content: Dataset, **settings: Any) -> tuple[list[list[str]], list[Any]]:
-    diaries = Diaries([])
-    plan = BaselinePlan(Baseline("diary", diaries, **settings), scene)
-    return diaries.written, run_baseline(plan, data=content).metrics
+def run_recording(
+    problem: Scenario, content: Dataset, **settings: Any
+) -> tuple[list[list[str]], list[Any]]:
+    learners = RecordingLearners([])
+    plan = BaselinePlan(Baseline("recording", learners, **settings), problem)
+    return learners.calls_by_learner, run_baseline(plan, data=content).metrics
 
 
 def test_each_client_has_a_learner_that_learns_after_the_round() -> None:
-    written, rows = played(scenario(), data())
-    assert written == [
+    calls_by_learner, rows = run_recording(scenario(), data())
+    assert calls_by_learner == [
         [
             "test 0",
             "test 2",
@@ -113,55 +115,59 @@ def test_each_client_has_a_learner_that_learns_after_the_round() -> None:
 
 
 def test_feedback_per_sample_trains_after_every_sample() -> None:
-    (first, _), _ = played(scenario(rounds=1), data(), feedback="sample")
+    (first, _), _ = run_recording(scenario(rounds=1), data(), feedback="sample")
     assert first == ["test 0", "learn 0=0", "test 2", "learn 2=1"]
 
 
 def test_a_pooled_learner_gets_all_samples_and_counts_their_bytes() -> None:
-    (only,), rows = played(scenario(rounds=1), data(), pooled=True, feedback="sample")
-    assert [page for page in only if "test" in page] == ["test 0", "test 2", "test 1", "test 3"]
+    (only,), rows = run_recording(scenario(rounds=1), data(), pooled=True, feedback="sample")
+    assert [call for call in only if "test" in call] == ["test 0", "test 2", "test 1", "test 3"]
     assert rows[0]["bytes_up"] == 4 * 2 * 4, "a number and a label of four bytes each, four times"
 
 
 def test_a_pooled_learner_gets_samples_in_order_of_time() -> None:
     timed = data(time=np.arange(8.0))
-    (only,), _ = played(scenario(rounds=1), timed, pooled=True, feedback="sample")
-    assert [page for page in only if "test" in page] == ["test 0", "test 1", "test 2", "test 3"]
+    (only,), _ = run_recording(scenario(rounds=1), timed, pooled=True, feedback="sample")
+    assert [call for call in only if "test" in call] == ["test 0", "test 1", "test 2", "test 3"]
 
 
 def test_prequential_limits_the_tested_samples_of_a_tick() -> None:
-    (first, _), rows = played(scenario(prequential=1, rounds=1), data())
+    (first, _), rows = run_recording(scenario(prequential=1, rounds=1), data())
     assert first == ["test 0", "learn 0=0", "learn 2=1"]
     assert rows[0]["prequential_accuracy"] == 0.5
 
 
 def test_a_round_without_arrivals_has_no_accuracy() -> None:
-    _, rows = played(scenario(rounds=3), data())
+    _, rows = run_recording(scenario(rounds=3), data())
     assert ["prequential_accuracy" in row for row in rows] == [True, True, False]
 
 
 def test_samples_that_arrived_while_absent_are_learnt_but_not_tested() -> None:
     collecting = Replay(arrivals=1, availability=0.5, absent="collecting", at_end="stop")
-    scene = scenario(world=collecting, rounds=4)
-    written, rows = played(scene, data())
-    tests = [page for pages in written for page in pages if page.startswith("test")]
-    assert len(tests) == sum(row["cohort"] for row in rows), "one sample for everybody who is here"
-    learnt = [[int(page[6]) for page in pages if page.startswith("learn")] for pages in written]
+    problem = scenario(world=collecting, rounds=4)
+    calls_by_learner, rows = run_recording(problem, data())
+    tests = [call for calls in calls_by_learner for call in calls if call.startswith("test")]
+    assert len(tests) == sum(row["cohort"] for row in rows), "one sample for each present client"
+    learnt = [
+        [int(call[6]) for call in calls if call.startswith("learn")] for calls in calls_by_learner
+    ]
     assert learnt == [[0, 2, 4, 6][: len(learnt[0])], [1, 3, 5, 7][: len(learnt[1])]]
-    assert sum(map(len, learnt)) > len(tests), "with this seed somebody comes back"
+    assert sum(map(len, learnt)) > len(tests), "with this seed a client returns"
 
 
 def test_samples_from_the_start_are_learnt_but_not_tested() -> None:
-    scene = scenario(world=Inflow(partition=Groups(), historical=0.5, availability=1.0))
-    written, rows = played(scene, data())
-    pages = [page for pages in written for page in pages]
-    assert sum(page.startswith("learn") for page in pages) == 8
-    assert sum(page.startswith("test") for page in pages) == 4, "of the client whose samples come"
+    problem = scenario(world=Inflow(partition=Groups(), historical=0.5, availability=1.0))
+    calls_by_learner, rows = run_recording(problem, data())
+    calls = [call for calls in calls_by_learner for call in calls]
+    assert sum(call.startswith("learn") for call in calls) == 8
+    assert sum(call.startswith("test") for call in calls) == 4, (
+        "of the client that receives samples"
+    )
     assert [row["cohort"] for row in rows] == [2, 2]
 
 
 def test_baselines_use_the_views_of_a_drifting_world() -> None:
-    (first, _), rows = played(scenario(drift=Sudden(at=1)), data())
+    (first, _), rows = run_recording(scenario(drift=Sudden(at=1)), data())
     assert first[2:4] == ["learn 0=0", "learn 2=1"]
     assert first[6:8] == ["learn 4=1", "learn 6=0"], "labels are reversed"
     assert [row["prequential_accuracy"] for row in rows] == [0.25, 0.75]
@@ -169,21 +175,23 @@ def test_baselines_use_the_views_of_a_drifting_world() -> None:
 
 def test_a_baseline_and_a_recipe_are_tested_on_the_same_samples() -> None:
     world = Replay(arrivals=2, availability=0.6, absent="collecting")
-    scene = scenario(world=world, rounds=6, ticks=2, prequential=1)
-    written, _ = played(scene, data(), pooled=True)
-    client_pool = make_client_pool(make_plan("fedavg", scene), data(), num_params=4)
+    problem = scenario(world=world, rounds=6, ticks=2, prequential=1)
+    calls_by_learner, _ = run_recording(problem, data(), pooled=True)
+    client_pool = make_client_pool(make_plan("fedavg", problem), data(), num_params=4)
     rows = []
     for rnd in range(6):
         by_tick = []
         for client in client_pool.roster(rnd).present.tolist():
-            visit = client_pool.start_round([Job(client, 0)], rnd)
-            by_tick.append(visit.rows_to_test(1).tolist())
+            client_round = client_pool.start_round([Job(client, 0)], rnd)
+            by_tick.append(client_round.rows_to_test(1).tolist())
             for _ in range(2):
-                visit.observe()
-            client_pool.finish(visit)
+                client_round.observe()
+            client_pool.finish(client_round)
         rows += [row for tick in zip(*by_tick, strict=True) for row in tick]
     assert len(rows) > 8
-    assert [page for page in written[0] if "test" in page] == [f"test {row}" for row in rows]
+    assert [call for call in calls_by_learner[0] if "test" in call] == [
+        f"test {row}" for row in rows
+    ]
 
 
 def test_only_members_of_the_session_take_part() -> None:
@@ -199,9 +207,9 @@ def test_pixels_of_images_lie_between_0_and_1() -> None:
     seen: list[float] = []
 
     @dataclass(frozen=True)
-    class Peeping:
+    class RecordsInputs:
         def begin(self, num_classes: int, seed: int) -> Any:
-            class Learner(Diary):
+            class Learner(RecordingLearner):
                 def predict(self, x: Floats32) -> int:
                     seen.extend([float(x.max()), float(x.min()), len(x)])
                     return 0
@@ -210,8 +218,10 @@ def test_pixels_of_images_lie_between_0_and_1() -> None:
 
             return Learner([])
 
-    scene = scenario(world=Replay(num_clients=2, arrivals=2, availability=1.0), rounds=1)
-    run_baseline(BaselinePlan(Baseline("peep", Peeping()), scene), data=Digits().load(None, 0))
+    problem = scenario(world=Replay(num_clients=2, arrivals=2, availability=1.0), rounds=1)
+    run_baseline(
+        BaselinePlan(Baseline("inputs", RecordsInputs()), problem), data=Digits().load(None, 0)
+    )
     assert 0.5 < max(seen[0::3]) <= 1
     assert min(seen[1::3]) == 0
     assert seen[2] == 64
@@ -223,7 +233,7 @@ def test_sequences_are_rejected() -> None:
     text = Dataset("text", x, np.array([0, 1]), x[:0], none, 2, num_codes=3)
     with pytest.raises(ConfigError, match=r"need features or images, but .* sequences of codes"):
         run_baseline(BaselinePlan(Baseline("m", Majority()), scenario()), data=text)
-    assert Shakespeare().stride == 40, "such as these"
+    assert Shakespeare().stride == 40, "Shakespeare has sequences, too"
 
 
 def plan(**more: Any) -> BaselinePlan:
@@ -250,9 +260,9 @@ def test_an_interrupted_baseline_starts_again_with_the_same_results(tmp_path: Pa
 
 def test_a_finished_baseline_is_not_run_again(tmp_path: Path) -> None:
     first = run_baseline(plan(), out=tmp_path)
-    told: list[Any] = []
-    again = run_baseline(plan(), out=tmp_path, resume=True, watch=told.append)
-    assert told == []
+    seen: list[Any] = []
+    again = run_baseline(plan(), out=tmp_path, resume=True, watch=seen.append)
+    assert seen == []
     assert again.metrics == first.metrics
 
 

@@ -24,46 +24,46 @@ def client_pool() -> ClientPool:
 
 
 def test_a_client_that_never_took_part_has_the_state_of_a_new_client() -> None:
-    everybody = client_pool()
-    assert np.array_equal(everybody.state(3).rows, everybody.clients.new_client(3).rows)
-    assert everybody.states == {}, "looking changes nothing"
+    pool = client_pool()
+    assert np.array_equal(pool.state(3).rows, pool.clients.new_client(3).rows)
+    assert pool.states == {}, "reading does not change the pool"
 
 
 def test_a_client_is_changed_if_its_state_is_another_object() -> None:
-    everybody = client_pool()
-    state = everybody.state(3)
-    everybody.set_state(3, state)
-    assert everybody.changed == {3}
-    everybody.changed.clear()
-    everybody.set_state(3, everybody.state(3))
-    assert everybody.changed == set()
-    visit = everybody.start_round([Job(3)], 0)
-    everybody.finish(visit)
-    assert everybody.changed == {3}
-    assert everybody.state(3).lived == 1
+    pool = client_pool()
+    state = pool.state(3)
+    pool.set_state(3, state)
+    assert pool.changed == {3}
+    pool.changed.clear()
+    pool.set_state(3, pool.state(3))
+    assert pool.changed == set()
+    client_round = pool.start_round([Job(3)], 0)
+    pool.finish(client_round)
+    assert pool.changed == {3}
+    assert pool.state(3).lived == 1
 
 
 def test_clients_that_are_frozen_while_absent_have_clocks_of_their_own() -> None:
-    everybody = client_pool()
-    everybody.finish(everybody.start_round([Job(3)], 0))
-    everybody.finish(everybody.start_round([Job(3)], 4))
+    pool = client_pool()
+    pool.finish(pool.start_round([Job(3)], 0))
+    pool.finish(pool.start_round([Job(3)], 4))
     for is_over, clock in ((True, 1), (False, 2)):
-        found = np.broadcast_to(everybody.clock(4, is_over), everybody.world.num_clients)
+        found = np.broadcast_to(pool.clock(4, is_over), pool.world.num_clients)
         assert found[3] == clock
-        assert found.sum() == clock, "the others have not begun"
+        assert found.sum() == clock, "the others have not started"
 
 
 def test_clients_that_collect_while_absent_share_the_clock_of_the_run() -> None:
     plan = make_plan("fedogd", "drift-digits", seed=1)
-    everybody = make_client_pool(plan, plan.scenario.data.load(None, 1), 10)
-    assert everybody.clock(4) == everybody.clock(4, is_over=False) == 4
+    pool = make_client_pool(plan, plan.scenario.data.load(None, 1), 10)
+    assert pool.clock(4) == pool.clock(4, is_over=False) == 4
 
 
 # --- true concepts ---
 
 
 class Changing:
-    """A world whose clients have concept 1 from the second round of their lives on."""
+    """A world whose clients have concept 1 from their second round on."""
 
     views = ()
 
@@ -86,10 +86,10 @@ def test_a_world_without_views_has_one_concept() -> None:
 
 @pytest.mark.parametrize("collects", [True, False])
 def test_concepts_follow_the_clock_of_the_streams(collects: bool) -> None:
-    everybody = client_pool()
-    everybody.world = Changing(everybody.world, collects)  # type: ignore[assignment]
-    everybody.set_state(3, everybody.state(3)._replace(lived=1))
-    concepts = everybody.true_concepts(1)
+    pool = client_pool()
+    pool.world = Changing(pool.world, collects)  # type: ignore[assignment]
+    pool.set_state(3, pool.state(3)._replace(lived=1))
+    concepts = pool.true_concepts(1)
     assert concepts[3] == 1
     assert concepts[4] == collects
 
@@ -106,8 +106,8 @@ def joining(tolerance: float) -> tuple[list[ServerState], list[Updates], list[li
     first, after = np.array([0, 0, 0, 1]), np.array([3, 3, 3, 3])
     timetable = Timetable(4, 3, np.arange(4), first, after, tolerance)
     here = make_client_pool(plan, data, net.num_params)
-    everybody = ClientPool(here.clients, here.world, timetable)
-    federation = ReferenceFederation(everybody, SingleTrainer.from_plan(plan, net, data), 0)
+    pool = ClientPool(here.clients, here.world, timetable)
+    federation = ReferenceFederation(pool, SingleTrainer.from_plan(plan, net, data), 0)
     asked: list[list[Job]] = []
     train = federation.train
 
@@ -138,5 +138,5 @@ def test_a_client_that_joins_during_a_session_gets_the_current_model_and_counts(
     assert {(job.session, job.age) for job in asked[1]} == {(0, 1) if is_same_session else (1, 0)}
     moved = servers[2].bank[0] - servers[1].bank[0]
     np.testing.assert_allclose(moved, history[1].deltas.mean(0), atol=1e-6)
-    assert np.abs(history[1].deltas[3]).max() > 0, "the newcomer has learnt something"
+    assert np.abs(history[1].deltas[3]).max() > 0, "the new client has been trained"
     assert servers[2].times_present.tolist() == [2, 2, 2, 1]

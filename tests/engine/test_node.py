@@ -27,12 +27,12 @@ def test_a_round_does_not_change_the_old_state_and_the_model() -> None:
     client, model = node("fedewc")
     state, before = client.new_client(), model.copy()
     unchanged = to_comparable(state)
-    after, reply = client.train(state, train_request_for(0, 3, model))
+    after, response = client.train(state, train_request_for(0, 3, model))
     assert to_comparable(state) == unchanged
     assert np.array_equal(model, before)
-    assert (after.lived, reply.rnd, reply.client) == (1, 0, 3)
-    assert reply.num_steps.tolist() == [6], "three ticks, 24 samples in batches of 16"
-    assert reply.deltas.any()
+    assert (after.lived, response.rnd, response.client) == (1, 0, 3)
+    assert response.num_steps.tolist() == [6], "three ticks, 24 samples in batches of 16"
+    assert response.deltas.any()
 
 
 def test_the_same_request_and_state_give_the_same_response() -> None:

@@ -38,7 +38,9 @@ def test_client_accuracy_uses_the_test_samples_of_the_client():
     predicted = np.where(owner == 0, DATA.y_test, (DATA.y_test + 1) % 10)
     mixes = [np.full(10, 0.1)] * 3
     row = score_predictions(predicted, LOSSES, data, world(mixes, clients_are_groups=True))
-    assert row["client_accuracy"] == pytest.approx(0.5), "the third has no samples and no say"
+    assert row["client_accuracy"] == pytest.approx(0.5), (
+        "the third has no samples and is not counted"
+    )
     assert row["worst_client_accuracy"] == 0
 
 
@@ -76,7 +78,7 @@ def test_a_session_context_has_the_members_of_this_session_and_the_previous_one(
 
 def test_the_previous_session_may_be_before_a_pause():
     shifts = timetable((0, 0, 2), (1, 1, 2), (1, 6, 8))
-    assert get_session_context(shifts, 4) is None, "nobody is a member"
+    assert get_session_context(shifts, 4) is None, "no client is a member"
     assert get_session_context(shifts, 6).before.tolist() == [0, 1]
 
 

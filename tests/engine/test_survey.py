@@ -91,8 +91,8 @@ def test_a_survey_uses_the_state_before_the_round(absent: str) -> None:
     state = catch_up(ClientContext(clients, 2, 2), clients.new_client(2))
     assert words["held"][0].tolist() == state.rows.tolist()
     assert words["labels"][0].tolist() == data.y[state.rows].tolist()
-    visit = place.client_pool.start_round([Job(2)], 2)
-    assert words["newest"][0].tolist() == visit.arrivals[0].items.tolist()
+    client_round = place.client_pool.start_round([Job(2)], 2)
+    assert words["newest"][0].tolist() == client_round.arrivals[0].items.tolist()
     seen = 8 + (2 * 5 * 8 if absent == "collecting" else 0)  # two rounds of five ticks
     assert words["tally"][0].sum() == seen
 

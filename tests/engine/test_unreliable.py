@@ -66,22 +66,22 @@ class Everybody:
 
 @dataclass(frozen=True)
 class Script:
-    """The fate of replies, by round and client; all others are in time."""
+    """The delays of responses by round and client; all others arrive in time."""
 
-    fates: Mapping[tuple[int, int], int]
+    delays: Mapping[tuple[int, int], int]
 
     def draw_delays(self, clients: Ints, rnd: int, seed: int, probe_round: int = 0) -> Ints:
-        return np.array([self.fates.get((rnd, n), 0) for n in clients.tolist()], dtype=np.int64)
+        return np.array([self.delays.get((rnd, n), 0) for n in clients.tolist()], dtype=np.int64)
 
     def draw_lost_responses(self, clients: Ints, rnd: int, seed: int, question: int) -> Any:
         return self.draw_delays(clients, rnd, seed) != 0
 
 
 def unreliable(
-    fates: Mapping[tuple[int, int], int], present: Mapping[int, Sequence[int]] | None = None
+    delays: Mapping[tuple[int, int], int], present: Mapping[int, Sequence[int]] | None = None
 ) -> Any:
     inner: Any = Everybody(present or {})
-    return UnreliableFederation(inner, Script(fates), seed=0)
+    return UnreliableFederation(inner, Script(delays), seed=0)
 
 
 def train(federation: Any, rnd: int, who: Sequence[int] | None = None) -> Updates:
@@ -91,7 +91,7 @@ def train(federation: Any, rnd: int, who: Sequence[int] | None = None) -> Update
 
 
 def who_and_when(updates: Updates) -> list[tuple[int, int]]:
-    """From the update itself, which says who trained it in which round."""
+    """Return client and round, which each update of this test contains."""
     return [(int(client), int(then)) for client, then in updates.deltas]
 
 
@@ -101,7 +101,7 @@ def test_a_lost_response_never_arrives_but_its_client_has_trained() -> None:
     assert updates.clients.tolist() == [0, 2, 3]
     assert updates.trained_in is None
     assert federation.inner.asked == [0, 1, 2, 3]
-    assert federation.roster(1).present.tolist() == [0, 1, 2, 3], "it is back at once"
+    assert federation.roster(1).present.tolist() == [0, 1, 2, 3], "it is present again at once"
     assert train(federation, 1).clients.tolist() == [0, 1, 2, 3]
 
 
@@ -131,7 +131,7 @@ def test_a_late_response_waits_for_a_round_with_training() -> None:
     federation = unreliable({(0, n): 1 for n in range(4)})
     assert len(train(federation, 0)) == 0
     assert federation.roster(1).present.tolist() == [], "all of them are still sending"
-    assert federation.roster(2).present.tolist() == [0, 1, 2, 3], "what they sent has come"
+    assert federation.roster(2).present.tolist() == [0, 1, 2, 3], "all responses have arrived"
     updates = train(federation, 2, who=[1])
     assert who_and_when(updates) == [(1, 2), (0, 0), (1, 0), (2, 0), (3, 0)]
     assert federation.pending() == {}
@@ -141,19 +141,19 @@ def test_each_client_has_at_most_one_pending_response() -> None:
     inner: Any = Everybody()
     federation = UnreliableFederation(inner, Unreliable(lost=0.1, late=0.8, delay=3.0), seed=3)
     sent: list[tuple[int, int]] = []
-    heard: list[tuple[int, int]] = []
+    received: list[tuple[int, int]] = []
     for rnd in range(60):
         present = federation.roster(rnd).present.tolist()
         if not present:
             continue
         sent += [(client, rnd) for client in present]
         updates = train(federation, rnd)
-        heard += who_and_when(updates)
+        received += who_and_when(updates)
         assert len(federation.pending()) <= 4
         if updates.trained_in is not None:
             assert updates.trained_in.tolist() == [then for _, then in who_and_when(updates)]
-    assert len(set(heard)) == len(heard) > 30
-    assert set(heard) < set(sent)
+    assert len(set(received)) == len(received) > 30
+    assert set(received) < set(sent)
 
 
 def test_late_responses_of_a_probe_round_are_lost() -> None:
@@ -177,7 +177,7 @@ def test_a_lost_survey_response_is_a_row_of_nan() -> None:
     answers = federation.survey(np.array([0, 1, 3]), "selection", BANK, 0)
     assert np.isnan(answers["word"]).tolist() == [[False] * 2, [True] * 2, [False] * 2]
     assert answers["word"][2].tolist() == [4, 5]
-    assert federation.survey(np.array([1]), "selection", BANK, 0) == {}, "nobody was heard"
+    assert federation.survey(np.array([1]), "selection", BANK, 0) == {}, "no response arrived"
 
 
 def test_pending_responses_are_stored_in_the_checkpoint() -> None:
@@ -194,9 +194,9 @@ def test_pending_responses_are_stored_in_the_checkpoint() -> None:
 def test_a_pending_response_does_not_keep_the_others_in_memory() -> None:
     federation = unreliable({(0, 1): 2})
     train(federation, 0)
-    reply = federation.pending()["1"]["response"]
-    assert reply["deltas"].base is None
-    assert reply["uploads"]["memory.n"].base is None
+    response = federation.pending()["1"]["response"]
+    assert response["deltas"].base is None
+    assert response["uploads"]["memory.n"].base is None
 
 
 def test_predictions_are_delegated_to_the_inner_federation() -> None:
@@ -255,7 +255,7 @@ def test_faults_give_the_same_results_resumed_and_on_both_engines(
     whole = run_plan(fast, workers=1)
     with pytest.raises(Interruption):
         run_plan(fast, workers=1, out=tmp_path, watch=interrupt_after(3))
-    assert RunFolder(tmp_path).read_checkpoint()[0]["pending"], "something is on its way"
+    assert RunFolder(tmp_path).read_checkpoint()[0]["pending"], "a response is pending"
     check_same_bits(whole, run_plan(fast, workers=1, out=tmp_path, resume=True))
     slow = run_plan(reference)
     check_engines_agree(whole, slow)

@@ -140,12 +140,12 @@ def recipe(memory: Any, **parts: Any) -> Recipe:
     return Recipe("mine", memory, **parts)
 
 
-def run_round(visit: ClientRound, ticks: int = 3) -> list[list[int]]:
+def run_round(client_round: ClientRound, ticks: int = 3) -> list[list[int]]:
     """Run a round and return the rows of all mini-batches."""
     batches = []
     for _ in range(ticks):
-        visit.observe()
-        batches += [batch.rows.tolist() for batch in visit.batches()]
+        client_round.observe()
+        batches += [batch.rows.tolist() for batch in client_round.batches()]
     return batches
 
 
@@ -153,7 +153,7 @@ def play_rounds(who: ClientProgram, client: int, rounds: list[int]) -> ClientSta
     """Return the state of a client after these rounds."""
     state = who.new_client(client)
     for rnd in rounds:
-        visit = start_round(ClientContext(who, client, rnd, [FakeModelProbe([], [])]), state)
-        run_round(visit, who.stream.ticks)
-        state = visit.finish()
+        client_round = start_round(ClientContext(who, client, rnd, [FakeModelProbe([], [])]), state)
+        run_round(client_round, who.stream.ticks)
+        state = client_round.finish()
     return state

@@ -27,11 +27,11 @@ from thalweg.streams import Replay, Setting
 
 def test_batches_are_drawn_after_the_memory_is_updated() -> None:
     who = clients(recipe(Replace()))
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
     for tick in range(3):
-        visit.observe()
+        client_round.observe()
         just_arrived = set(range(10_000 + 1_000 * tick, 10_004 + 1_000 * tick))
-        batches = visit.batches()
+        batches = client_round.batches()
         assert len(batches) == 2
         for rows, weights in batches:
             assert len(rows) == 3
@@ -56,10 +56,12 @@ def test_client_with_an_empty_memory_has_no_batches() -> None:
     )
     who = clients(recipe(Replace(), forecast=Exact()), world)
     assert who.new_client(0).rows.tolist() == []
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    assert [batch.rows.tolist() for batch in visit.batches()] == [], "before anything arrived"
-    run_round(visit)
-    assert visit.rows.tolist() == [3], "the last row, which nothing has replaced"
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    assert [batch.rows.tolist() for batch in client_round.batches()] == [], (
+        "before anything arrived"
+    )
+    run_round(client_round)
+    assert client_round.rows.tolist() == [3], "the last row, which nothing has replaced"
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,11 @@ def test_objective_of_an_absent_client_keeps_its_state() -> None:
 def test_memo_has_the_state_of_the_objective_and_the_broadcast() -> None:
     who = clients(recipe(Replace(), objective=Turns()))
     broadcast = {"objective": {"word": np.array([7.0], dtype=np.float32)}}
-    visit = start_round(
+    client_round = start_round(
         ClientContext(who, 0, 0, [FakeModelProbe([], [])], broadcast), who.new_client(0)
     )
-    visit.observe()
-    memo = visit.memo(np.zeros(2, dtype=np.float32))
+    client_round.observe()
+    memo = client_round.memo(np.zeros(2, dtype=np.float32))
     assert {name: value.tolist() for name, value in memo.items()} == {"word": [7.0], "turns": [1.0]}
 
 
@@ -118,20 +120,20 @@ def test_early_stopping_holds_out_a_tenth_and_stops_after_a_small_gain() -> None
         capacity=20,
     )
     look = FakeModelProbe([], loss=1.0)
-    visit = start_round(ClientContext(who, 0, 0, [look]), who.new_client(0))
-    visit.observe()
-    batches = visit.batches()
+    client_round = start_round(ClientContext(who, 0, 0, [look]), who.new_client(0))
+    client_round.observe()
+    batches = client_round.batches()
     assert not {row for batch in batches for row in batch.rows.tolist()} & set(
-        visit.rows[::10].tolist()
+        client_round.rows[::10].tolist()
     )
     look.loss = 0.6  # by 0.4, and 0.3 / 1 is asked for
-    visit.end_tick()
-    visit.observe()
-    assert visit.batches()
+    client_round.end_tick()
+    client_round.observe()
+    assert client_round.batches()
     look.loss = 0.5  # by 0.1, and 0.3 / 2 is asked for
-    visit.end_tick()
-    visit.observe()
-    assert visit.batches() == []
+    client_round.end_tick()
+    client_round.observe()
+    assert client_round.batches() == []
 
 
 class HoldsOutWhatIsNotThere(GainThreshold):
@@ -141,12 +143,14 @@ class HoldsOutWhatIsNotThere(GainThreshold):
 
 def test_stopping_rule_with_invalid_positions_is_rejected() -> None:
     who = clients(recipe(Replace(), stopping=HoldsOutWhatIsNotThere()))
-    visit = start_round(ClientContext(who, 0, 0, [FakeModelProbe([], loss=1.0)]), who.new_client(0))
-    visit.observe()
+    client_round = start_round(
+        ClientContext(who, 0, 0, [FakeModelProbe([], loss=1.0)]), who.new_client(0)
+    )
+    client_round.observe()
     with pytest.raises(
         ConfigError, match=r"hold_out must return .* in \[0, 4\), ascending, got \[4\]"
     ):
-        visit.batches()
+        client_round.batches()
 
 
 def test_sample_ages_count_from_the_round_of_arrival() -> None:
@@ -156,9 +160,9 @@ def test_sample_ages_count_from_the_round_of_arrival() -> None:
     )
     state = who.new_client(0)
     for rnd in (0, 3):
-        visit = start_round(ClientContext(who, 0, rnd), state)
-        run_round(visit, 1)
-        state = visit.finish()
+        client_round = start_round(ClientContext(who, 0, rnd), state)
+        run_round(client_round, 1)
+        state = client_round.finish()
     # Born with four; two came in round 0, two in round 3.
     assert [holding.ages.tolist() for holding in seen.recorded] == [[1, 1, 1, 1], [4, 4, 1, 1]]
     assert state.since is not None
@@ -181,11 +185,11 @@ def test_weights_of_a_mini_batch_are_unbiased() -> None:
     )
     totals = np.zeros(4)
     for seed in range(1000):
-        visit = start_round(ClientContext(replace(who, seed=seed), 0, 0), who.new_client(0))
-        visit.observe()
-        for rows, weights in visit.batches():
+        client_round = start_round(ClientContext(replace(who, seed=seed), 0, 0), who.new_client(0))
+        client_round.observe()
+        for rows, weights in client_round.batches():
             assert weights is not None
-            np.add.at(totals, rows - visit.rows.min(), weights)
+            np.add.at(totals, rows - client_round.rows.min(), weights)
     np.testing.assert_allclose(totals / 2000, [0.1, 0.2, 0.3, 0.4], atol=0.02)
 
 
@@ -195,21 +199,21 @@ def test_batch_of_the_whole_memory_has_the_sample_weights() -> None:
         ScriptedStream(ticks=1, per_tick=3),
         capacity=3,
     )
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    visit.observe()
-    weights = visit.batches()[0].weights
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    client_round.observe()
+    weights = client_round.batches()[0].weights
     assert weights is not None
     np.testing.assert_allclose(weights, [1 / 6, 2 / 6, 3 / 6], rtol=1e-6)
 
 
 def test_client_whose_sample_weights_are_zero_does_not_train() -> None:
     who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
-    visit = start_round(
+    client_round = start_round(
         ClientContext(who, 0, 0, received={"sample_weights": {"assigned": np.zeros(1, "f4")}}),
         who.new_client(0),
     )
-    assert run_round(visit) == []
-    assert visit.reports() == {"total_weight": 0.0}
+    assert run_round(client_round) == []
+    assert client_round.reports() == {"total_weight": 0.0}
 
 
 @dataclass(frozen=True)
@@ -236,13 +240,13 @@ def concluded(
     who: ClientProgram, state: ClientState, rnd: int, **when: int
 ) -> tuple[ClientState, Any, Any]:
     broadcast = {"objective": {"number": np.array([rnd], dtype=np.float32)}}
-    visit = start_round(
+    client_round = start_round(
         ClientContext(who, 0, rnd, [FakeModelProbe([0.0])], broadcast, **when), state
     )
-    run_round(visit)
-    before = visit.memo(np.zeros(1, dtype=np.float32))["before"].tolist()
-    visit.finish_round(TrainingSummary(np.zeros(1, "f4"), np.ones(1, "f4"), 3, 0.1, 0.9))
-    return visit.finish(), before, visit.upload()
+    run_round(client_round)
+    before = client_round.memo(np.zeros(1, dtype=np.float32))["before"].tolist()
+    client_round.finish_round(TrainingSummary(np.zeros(1, "f4"), np.ones(1, "f4"), 3, 0.1, 0.9))
+    return client_round.finish(), before, client_round.upload()
 
 
 def test_finish_round_receives_the_summary_and_returns_uploads() -> None:
@@ -277,18 +281,21 @@ def test_probe_round_has_a_fresh_objective_state_and_its_own_batches() -> None:
     _, before, _ = concluded(who, state, 1, probe_round=1)
     assert before == []
     broadcast = {"objective": {"number": np.zeros(1, dtype=np.float32)}}
-    visits = [
+    client_rounds = [
         start_round(
             ClientContext(who, 0, 1, [FakeModelProbe([0.0])], broadcast, probe_round=probe_round),
             state,
         )
         for probe_round in (0, 1, 2, 1)
     ]
-    drawn = [run_round(visit) for visit in visits]
+    drawn = [run_round(client_round) for client_round in client_rounds]
     assert drawn[0] != drawn[1]
     assert drawn[1] != drawn[2]
     assert drawn[1] == drawn[3]
-    assert all(visit.rows.tolist() == visits[0].rows.tolist() for visit in visits)
+    assert all(
+        client_round.rows.tolist() == client_rounds[0].rows.tolist()
+        for client_round in client_rounds
+    )
 
 
 def test_probe_round_uses_the_state_of_an_objective_that_outlasts_sessions() -> None:

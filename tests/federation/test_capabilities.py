@@ -27,10 +27,10 @@ def test_early_stopping_evaluates_the_model_between_ticks():
 
 
 def test_objectives_with_finish_round_are_found_and_reset_per_session():
-    for name, forgets in (("scaffold", True), ("moon", False)):
+    for name, is_reset in (("scaffold", True), ("moon", False)):
         found = abilities(get_recipe(name))
         assert found.objective_with_finish is found.recipe.objective
-        assert found.is_reset_per_session == forgets
+        assert found.is_reset_per_session == is_reset
     assert abilities(
         replace(get_recipe("moon"), objective=Moon(per_session=True))
     ).is_reset_per_session

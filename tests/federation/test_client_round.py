@@ -73,18 +73,20 @@ def test_score_is_that_of_the_expected_states_and_ratios() -> None:
     who = clients(
         recipe(Dds(), forecast=FixedForecast(), weights=ShiftAware()), ScriptedStream(ticks=5)
     )
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    before = dict(visit.reports())
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    before = dict(client_round.reports())
     assert before["shift_score"] == pytest.approx(0.764378, abs=1e-6)
-    visit.observe()
-    assert dict(visit.reports()) == before, "what happens in the round does not matter"
+    client_round.observe()
+    assert dict(client_round.reports()) == before, (
+        "reports do not depend on the arrivals of the round"
+    )
 
 
 def test_weights_without_reports_get_none() -> None:
     who = clients(fedavg())
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    run_round(visit)
-    assert dict(visit.reports()) == {}
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    run_round(client_round)
+    assert dict(client_round.reports()) == {}
 
 
 def test_client_can_run_rounds_of_each_published_recipe() -> None:
@@ -113,16 +115,16 @@ def test_weights_receive_the_embeddings_of_the_states() -> None:
 
 def test_total_sample_weight_is_reported() -> None:
     who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
-    visit = start_round(
+    client_round = start_round(
         ClientContext(who, 0, 0, received={"sample_weights": {"assigned": np.full(1, 2, "f4")}}),
         who.new_client(0),
     )
-    run_round(visit)
-    assert visit.reports() == {"total_weight": 2 * (1 + 2 + 3 + 4)}
+    run_round(client_round)
+    assert client_round.reports() == {"total_weight": 2 * (1 + 2 + 3 + 4)}
     plain_ones = clients(recipe(Replace(), weights=ByWeight()))
-    visit = start_round(ClientContext(plain_ones, 0, 0), plain_ones.new_client(0))
-    run_round(visit)
-    assert visit.reports() == {"total_weight": 4.0}, "all count one"
+    client_round = start_round(ClientContext(plain_ones, 0, 0), plain_ones.new_client(0))
+    run_round(client_round)
+    assert client_round.reports() == {"total_weight": 4.0}, "each sample has weight one"
 
 
 # --- several models ---
@@ -137,10 +139,10 @@ def two_models(**parts: Any) -> tuple[ClientProgram, ClientRound]:
 
 
 def test_models_share_mini_batches_with_sample_weights_from_the_bank() -> None:
-    _, visit = two_models()
-    visit.observe()
-    visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
-    first, second = visit.batches(0), visit.batches(1)
+    _, client_round = two_models()
+    client_round.observe()
+    client_round.split_samples(np.zeros((2, len(client_round.rows)), dtype=np.float32))
+    first, second = client_round.batches(0), client_round.batches(1)
     assert [batch.rows.tolist() for batch in first] == [batch.rows.tolist() for batch in second]
     for one, other in zip(first, second, strict=True):
         labels = LABELS[one.rows]
@@ -152,14 +154,14 @@ def test_models_share_mini_batches_with_sample_weights_from_the_bank() -> None:
 
 
 def test_sample_with_weight_zero_for_all_models_is_not_used() -> None:
-    _, visit = two_models(weights=ByWeight())
-    visit.observe()
-    visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
-    rows = np.concatenate([batch.rows for batch in visit.batches(0)])
-    visit.batches(1)
-    assert 0 in LABELS[visit.rows]
+    _, client_round = two_models(weights=ByWeight())
+    client_round.observe()
+    client_round.split_samples(np.zeros((2, len(client_round.rows)), dtype=np.float32))
+    rows = np.concatenate([batch.rows for batch in client_round.batches(0)])
+    client_round.batches(1)
+    assert 0 in LABELS[client_round.rows]
     assert 0 not in LABELS[rows]
-    assert visit.reports(0)["total_weight"] == np.count_nonzero(LABELS[visit.rows])
+    assert client_round.reports(0)["total_weight"] == np.count_nonzero(LABELS[client_round.rows])
 
 
 def test_invalid_split_of_a_bank_is_rejected() -> None:
@@ -169,20 +171,23 @@ def test_invalid_split_of_a_bank_is_rejected() -> None:
             return kept, -np.ones_like(split.losses)
 
     who = clients(replace(recipe(Fifo()), bank=Negative()))
-    visit = start_round(ClientContext(who, 0, 0, models=[0, 1]), who.new_client(0))
-    visit.observe()
+    client_round = start_round(ClientContext(who, 0, 0, models=[0, 1]), who.new_client(0))
+    client_round.observe()
     with pytest.raises(ConfigError, match=r"Negative\.split_samples must return finite weights"):
-        visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
+        client_round.split_samples(np.zeros((2, len(client_round.rows)), dtype=np.float32))
 
 
 def test_client_state_of_the_bank_is_stored_and_uploaded_for_each_model() -> None:
-    who, visit = two_models()
+    who, client_round = two_models()
     for _ in range(3):
-        visit.observe()
-        visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
-        visit.end_tick()
-    labels = LABELS[visit.rows]
+        client_round.observe()
+        client_round.split_samples(np.zeros((2, len(client_round.rows)), dtype=np.float32))
+        client_round.end_tick()
+    labels = LABELS[client_round.rows]
     share = np.count_nonzero((labels % 2 == 0) & (labels > 0)) / np.count_nonzero(labels)
-    assert visit.upload(0)["bank.share"].tolist() == visit.upload(1)["bank.share"].tolist()
-    assert visit.finish().split.tolist() == [pytest.approx(share)]
+    assert (
+        client_round.upload(0)["bank.share"].tolist()
+        == client_round.upload(1)["bank.share"].tolist()
+    )
+    assert client_round.finish().split.tolist() == [pytest.approx(share)]
     assert who.new_client(0).split.tolist() == [0.5]

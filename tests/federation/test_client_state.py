@@ -65,10 +65,12 @@ def test_world_is_the_same_for_every_recipe() -> None:
     for make in RECIPES.values():
         who = clients(make(), world, seed=5)
         state = who.new_client(2)
-        visit = start_round(ClientContext(who, 2, 0, [FakeModelProbe([], [])]), state)
-        run_round(visit)
-        later = start_round(ClientContext(who, 2, 4, [FakeModelProbe([], [])]), visit.finish())
-        lives.append(to_comparable([state.rows, visit.arrivals, later.arrivals]))
+        client_round = start_round(ClientContext(who, 2, 0, [FakeModelProbe([], [])]), state)
+        run_round(client_round)
+        later = start_round(
+            ClientContext(who, 2, 4, [FakeModelProbe([], [])]), client_round.finish()
+        )
+        lives.append(to_comparable([state.rows, client_round.arrivals, later.arrivals]))
     assert len(lives) > 2
     assert all(life == lives[0] for life in lives)
 
@@ -90,10 +92,10 @@ class Broken:
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 1.0, 1.0, -1.0), (1.0, 1.0, 1.0, np.nan)])
 def test_invalid_sample_weights_are_rejected(weights: tuple[float, ...]) -> None:
     who = clients(recipe(Replace(), sample_weights=Broken(weights)))
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    visit.observe()
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    client_round.observe()
     with pytest.raises(ConfigError, match=r"Broken\.weigh must return 4 finite weights"):
-        visit.batches()
+        client_round.batches()
 
 
 def test_arrival_rounds_survive_a_checkpoint() -> None:

@@ -35,7 +35,7 @@ NUM_CLIENTS = 4
 
 @dataclass
 class ScriptedFederation:
-    """Four clients, all present. Records jobs and surveys; sends what the script says."""
+    """Four clients, all present. Records jobs and surveys; sends the rows of the script."""
 
     num_samples: Sequence[int] = (1, 2, 3, 4)
     scores: Sequence[float] | None = None  # reported to shift-aware weights

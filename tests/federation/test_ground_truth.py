@@ -194,7 +194,7 @@ def test_a_forecast_without_declaration_receives_neither_probabilities_nor_state
 
 @dataclass(frozen=True)
 class RecordingObjective(Elastic):
-    """An objective that records whether it is told of state changes."""
+    """An objective that records whether it receives state changes."""
 
     changes: list[bool] = field(default_factory=list)
 

@@ -49,14 +49,14 @@ def test_memory_is_called_once_per_tick_with_the_new_samples() -> None:
 def test_memory_of_500_renews_268_276_and_167() -> None:
     world = ScriptedStream(start=500, per_tick=500)
     who = clients(recipe(Dds(), forecast=FixedForecast()), world, capacity=500)
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
     renewed = []
-    for arrival in visit.arrivals:
-        before = visit.rows
-        visit.observe()
-        assert len(visit.rows) == 500
-        renewed.append(np.count_nonzero(visit.rows != before))
-        assert np.isin(arrival.items, visit.rows).sum() == renewed[-1]
+    for arrival in client_round.arrivals:
+        before = client_round.rows
+        client_round.observe()
+        assert len(client_round.rows) == 500
+        renewed.append(np.count_nonzero(client_round.rows != before))
+        assert np.isin(arrival.items, client_round.rows).sum() == renewed[-1]
     assert renewed == [268, 276, 167]
 
 
@@ -64,12 +64,14 @@ def test_forecast_observes_a_round_after_its_end() -> None:
     who = clients(
         recipe(UniformRatio(), forecast=Bayesian(), weights=ReportsAge()), ScriptedStream(ticks=1)
     )
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    assert visit.reports()["expected"] == pytest.approx(1 / 3)
-    run_round(visit, ticks=1)
-    assert visit.outlook.probs == pytest.approx([1 / 3] * 3)
-    assert visit.reports()["expected"] == pytest.approx(1 / 3), "no leak of this round's states"
-    following = start_round(ClientContext(who, 0, 1), visit.finish())
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    assert client_round.reports()["expected"] == pytest.approx(1 / 3)
+    run_round(client_round, ticks=1)
+    assert client_round.outlook.probs == pytest.approx([1 / 3] * 3)
+    assert client_round.reports()["expected"] == pytest.approx(1 / 3), (
+        "no leak of this round's states"
+    )
+    following = start_round(ClientContext(who, 0, 1), client_round.finish())
     assert following.outlook.probs == pytest.approx([2 / 4, 1 / 4, 1 / 4])
     assert following.reports()["expected"] == pytest.approx(2 / 4)
 
@@ -77,9 +79,9 @@ def test_forecast_observes_a_round_after_its_end() -> None:
 def test_predicted_renewal_is_for_the_start_of_the_round() -> None:
     diary = RecordingForesightedMemory()
     who = clients(recipe(diary, weights=ReportsAge()))
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    run_round(visit)
-    report = visit.reports()
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    run_round(client_round)
+    report = client_round.reports()
     assert [report[f"renewal {m}"] for m in range(3)] == [0.125] * 3
     assert report["ticks"] == 3
     (asked,) = diary.asked
@@ -88,10 +90,10 @@ def test_predicted_renewal_is_for_the_start_of_the_round() -> None:
 
 def test_predicted_renewal_uses_the_memory_state_at_the_start_of_the_round() -> None:
     who = clients(recipe(Reservoir(), weights=ReportsAge()))
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    run_round(visit)
-    assert visit.reports()["renewal 0"] == 4 / 8
-    following = start_round(ClientContext(who, 0, 1), visit.finish())
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    run_round(client_round)
+    assert client_round.reports()["renewal 0"] == 4 / 8
+    following = start_round(ClientContext(who, 0, 1), client_round.finish())
     run_round(following)
     assert following.reports()["renewal 0"] == 4 / 20  # 4 at birth, 3 * 4 in the first round
 
@@ -99,9 +101,9 @@ def test_predicted_renewal_uses_the_memory_state_at_the_start_of_the_round() -> 
 def test_renewal_is_measured_for_a_memory_that_cannot_predict_it() -> None:
     # Two of the four samples held are new after each tick.
     who = clients(recipe(RecordingMemory(), weights=ReportsAge()), ScriptedStream(per_tick=2))
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    run_round(visit)
-    report = visit.reports()
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    run_round(client_round)
+    report = client_round.reports()
     assert [report[f"renewal {m}"] for m in range(3)] == [0.5] * 3
 
 
@@ -143,21 +145,21 @@ def test_memory_that_returns_invalid_positions_is_named_in_the_error(
 
 def test_memory_may_keep_no_sample() -> None:
     @dataclass(frozen=True)
-    class Forgets(RecordingMemory):
+    class KeepsNothing(RecordingMemory):
         def keep(
             self, state: None, intake: MemoryContext, rng: np.random.Generator
         ) -> tuple[None, Ints]:
             return None, np.empty(0, dtype=np.int64)
 
-    who = clients(recipe(Forgets()))
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    assert run_round(visit) == []
-    assert visit.finish().rows.tolist() == []
+    who = clients(recipe(KeepsNothing()))
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    assert run_round(client_round) == []
+    assert client_round.finish().rows.tolist() == []
 
 
 @dataclass(frozen=True, eq=False)
 class ThreeClasses(ScriptedStream):
-    """The same, but begins with class 0, and tick t of every round brings class 2 - t alone."""
+    """The same, but it starts with class 0, and tick t of every round has only class 2 - t."""
 
     @property
     def labels(self) -> Ints:
@@ -177,42 +179,44 @@ def test_memory_receives_the_states_of_a_forecast_that_finds_them() -> None:
     diary = RecordingMemory()
     who = growing_clients(diary, Growing(), ticks=2)
     new_client = who.new_client(0)
-    assert new_client.forecast.signatures.tolist() == [[1, 0, 0]], "what it starts with"
+    assert new_client.forecast.signatures.tolist() == [[1, 0, 0]], "the initial samples"
     assert new_client.forecast.counts.tolist() == [0]
-    visit = start_round(ClientContext(who, 0, 0), new_client)
-    run_round(visit, ticks=2)
+    client_round = start_round(ClientContext(who, 0, 0), new_client)
+    run_round(client_round, ticks=2)
     assert [intake.state for intake in diary.recorded] == [1, 2]
     # Opened in mid-round: the memory sees as many states as it needs, the weights those of before.
     assert [len(intake.outlook.probs) for intake in diary.recorded] == [2, 3]
-    assert len(visit.outlook.probs) == 1
-    assert visit.finish().forecast.counts.tolist() == [0, 1, 1]
-    following = start_round(ClientContext(who, 0, 1), visit.finish())
+    assert len(client_round.outlook.probs) == 1
+    assert client_round.finish().forecast.counts.tolist() == [0, 1, 1]
+    following = start_round(ClientContext(who, 0, 1), client_round.finish())
     assert following.outlook.probs.tolist() == pytest.approx([1 / 5, 2 / 5, 2 / 5])
 
 
 def test_state_opened_in_a_round_does_not_change_its_reports() -> None:
     for memory in (Dds(), RecordingMemory()):  # with and without foresight
         who = growing_clients(memory, Growing())
-        visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-        visit.observe()
-        before = dict(visit.reports())
-        run_round(visit, 2)
-        assert visit.reports() == before
-        following = start_round(ClientContext(who, 0, 1), visit.finish())
+        client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+        client_round.observe()
+        before = dict(client_round.reports())
+        run_round(client_round, 2)
+        assert client_round.reports() == before
+        following = start_round(ClientContext(who, 0, 1), client_round.finish())
         run_round(following)
-        assert (len(visit.outlook.probs), len(following.outlook.probs)) == (1, 3)
+        assert (len(client_round.outlook.probs), len(following.outlook.probs)) == (1, 3)
         # Without a predicted renewal, a score is the mean heterogeneity of the states, which is
         # ln 3 for a single class.
         wanted = 1.296702 if isinstance(memory, Dds) else np.log(3)
-        assert following.reports() == {"shift_score": pytest.approx(wanted)}, "but that of the next"
+        assert following.reports() == {"shift_score": pytest.approx(wanted)}, (
+            "the outlook of the next round has them"
+        )
 
 
 def test_dds_has_a_ratio_for_a_newly_opened_state() -> None:
     who = growing_clients(Dds(budget=0.5), Growing())
-    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-    run_round(visit)
-    assert len(visit.rows) == 4
-    assert np.unique(who.labels[visit.rows]).size > 1
+    client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+    run_round(client_round)
+    assert len(client_round.rows) == 4
+    assert np.unique(who.labels[client_round.rows]).size > 1
 
 
 def test_client_with_learned_states_resumes_from_a_checkpoint(tmp_path: Path) -> None:
@@ -233,7 +237,7 @@ def test_states_are_found_during_an_absence() -> None:
 
 
 class NotingLook(FakeModelProbe):
-    """Notes how many samples it was asked to look at."""
+    """Records the number of samples of each call."""
 
     def last_layer(self, rows: Ints, received: bool) -> Any:
         self.asked.append([len(rows), int(received)])
@@ -268,7 +272,7 @@ class Counting(Available):
 
 def test_selection_that_counts_labels_receives_each_arriving_label() -> None:
     who = clients(recipe(Fifo(), selection=Counting()))
-    assert who.new_client(0).label_counts.sum() == 4, "what it starts with counts too"
+    assert who.new_client(0).label_counts.sum() == 4, "initial samples are counted, too"
     state = play_rounds(who, 0, [0, 1])
     assert state.label_counts.sum() == 4 + 2 * 3 * 4
     assert to_comparable(round_trip(state, fresh=who.new_client(0))) == to_comparable(state)

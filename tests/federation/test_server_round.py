@@ -106,7 +106,7 @@ class CountsSteps:
         return state + 1, model + np.float32(state + 1)
 
 
-def play(
+def run_rounds(
     federation: Fake, recipe: Recipe = PLAIN, rounds: int = 1, seed: int = 0
 ) -> tuple[ServerState, Updates | None]:
     server, updates = new_server(recipe, MODEL, 3), None
@@ -127,7 +127,7 @@ def test_new_server_has_a_copy_of_one_model() -> None:
 
 def test_round_adds_the_weighted_mean_to_the_model() -> None:
     federation = Fake(present=[(0, 2)])
-    server, updates = play(federation)
+    server, updates = run_rounds(federation)
     assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
     assert federation.orders == [([Job(0), Job(2)], 0)]
     assert updates is not None
@@ -136,7 +136,7 @@ def test_round_adds_the_weighted_mean_to_the_model() -> None:
 
 def test_round_without_clients_counts_and_keeps_the_model() -> None:
     federation = Fake(present=[()])
-    server, updates = play(federation, rounds=3)
+    server, updates = run_rounds(federation, rounds=3)
     assert updates is None
     assert server.rnd == 3
     assert server.bank.tolist() == [[0, 0, 0]]
@@ -146,15 +146,15 @@ def test_round_without_clients_counts_and_keeps_the_model() -> None:
 def test_weights_are_normalised_over_the_participants() -> None:
     recipe = replace(PLAIN, weights=ShiftAware())
     scores, q = (1.0, 2.0, 3.0), (0.2, 0.25, 0.1)
-    server, _ = play(Fake(availability=q, scores=scores), recipe)
+    server, _ = run_rounds(Fake(availability=q, scores=scores), recipe)
     assert server.bank[0] == pytest.approx((0.310345, 0.172414, 0.517241), abs=1e-6)
-    server, _ = play(Fake(present=[(0, 2)], availability=q, scores=scores), recipe)
+    server, _ = run_rounds(Fake(present=[(0, 2)], availability=q, scores=scores), recipe)
     assert server.bank[0] == pytest.approx((0.375, 0.0, 0.625), abs=1e-6)
 
 
 def test_round_does_not_modify_the_previous_server_state() -> None:
     recipe, federation = replace(PLAIN, server=CountsSteps()), Fake(scores=(1, 2, 3))
-    server, _ = play(federation, recipe)
+    server, _ = run_rounds(federation, recipe)
     before = to_comparable(server)
     run_server_round(server, federation, recipe, seed=0)
     assert to_comparable(server) == before
@@ -162,7 +162,7 @@ def test_round_does_not_modify_the_previous_server_state() -> None:
 
 def test_presence_is_counted_for_clients_outside_the_cohort() -> None:
     recipe = replace(PLAIN, selection=Uniform(0.5))
-    server, updates = play(Fake(present=[(0, 1), (0, 2), (0, 1)]), recipe, rounds=3)
+    server, updates = run_rounds(Fake(present=[(0, 1), (0, 2), (0, 1)]), recipe, rounds=3)
     assert updates is not None
     assert len(updates) == 1
     assert server.times_present.tolist() == [3, 2, 1]
@@ -171,7 +171,7 @@ def test_presence_is_counted_for_clients_outside_the_cohort() -> None:
 def test_weights_receive_the_reports_of_earlier_rounds() -> None:
     recorder = Notes()
     recipe = replace(PLAIN, weights=recorder)
-    server, _ = play(Fake(present=[(0, 1), (2,)], scores=(1, 2, 3)), recipe, rounds=2)
+    server, _ = run_rounds(Fake(present=[(0, 1), (2,)], scores=(1, 2, 3)), recipe, rounds=2)
     first, second = recorder.rosters
     assert (first.rnd, second.rnd) == (0, 1)
     assert first.known == {}
@@ -183,14 +183,14 @@ def test_weights_receive_the_reports_of_earlier_rounds() -> None:
 
 def test_newest_report_of_a_client_is_stored() -> None:
     federation = Fake(scores=(1, 2, 3))
-    server, _ = play(federation)
+    server, _ = run_rounds(federation)
     federation.scores, federation.present = (9, 9, 9), [(1,)]
     server, _ = run_server_round(server, federation, PLAIN, seed=0)
     assert server.known["shift_score"].tolist() == [1, 9, 3]
 
 
 def test_client_without_a_step_is_not_in_the_mean() -> None:
-    server, updates = play(Fake(num_steps=(1, 0, 1)))
+    server, updates = run_rounds(Fake(num_steps=(1, 0, 1)))
     assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
     assert updates is not None
     assert len(updates) == 3, "but it did take part"
@@ -198,20 +198,20 @@ def test_client_without_a_step_is_not_in_the_mean() -> None:
 
 def test_model_is_unchanged_if_no_client_made_a_step() -> None:
     recipe = replace(PLAIN, weights=BySamples(), server=CountsSteps())
-    server, _ = play(Fake(num_steps=(0, 0, 0), num_samples=(0, 0, 0)), recipe)
+    server, _ = run_rounds(Fake(num_steps=(0, 0, 0), num_samples=(0, 0, 0)), recipe)
     assert server.bank.tolist() == [[0, 0, 0]]
     assert server.rules == [0]
 
 
 def test_state_of_the_server_rule_is_kept_between_rounds() -> None:
-    server, _ = play(Fake(), replace(PLAIN, server=CountsSteps()), rounds=3)
+    server, _ = run_rounds(Fake(), replace(PLAIN, server=CountsSteps()), rounds=3)
     assert server.rules == [3]
     assert server.bank.tolist() == [[6, 6, 6]]
 
 
 @dataclass(frozen=True)
 class Keeps:
-    """A bank that stays as it is; clients train the models it was told."""
+    """A bank that does not change; clients train the given models."""
 
     models: tuple[int, ...]
     mix: tuple[tuple[float, ...], ...] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
@@ -258,12 +258,12 @@ def test_models_can_be_mixed_and_reset() -> None:
 def test_invalid_bank_assignment_is_rejected() -> None:
     recipe = replace(PLAIN, bank=Keeps((0, 0, 1)))
     with pytest.raises(ConfigError, match=r"Keeps\.assign must mix the 1 models"):
-        play(Fake(), recipe)
+        run_rounds(Fake(), recipe)
 
 
 def test_bank_with_a_survey_receives_responses_before_training() -> None:
     federation = Fake(losses=((0.1,), (0.1,), (0.1,)))
-    server, updates = play(federation, replace(PLAIN, bank=FedDrift()))
+    server, updates = run_rounds(federation, replace(PLAIN, bank=FedDrift()))
     assert federation.surveys == [([0, 1, 2], "bank", 0)]
     assert server.bank_state.previous.tolist() == [0.1, 0.1, 0.1]
     assert updates is not None
@@ -272,28 +272,28 @@ def test_bank_with_a_survey_receives_responses_before_training() -> None:
 
 def test_server_rule_can_scale_the_clients_learning_rate() -> None:
     federation = Fake()
-    play(federation, replace(PLAIN, server=Adaptive()), rounds=2)
+    run_rounds(federation, replace(PLAIN, server=Adaptive()), rounds=2)
     assert [job.lr_scale for job in federation.orders[0][0]] == [1.0, 1.0, 1.0]
     assert [job.lr_scale for job in federation.orders[1][0]] == [1.0, 1.0, 1.0]
-    play(federation, replace(PLAIN, server=Adaptive()), rounds=3)
+    run_rounds(federation, replace(PLAIN, server=Adaptive()), rounds=3)
     assert federation.orders[-1][0][0].lr_scale == pytest.approx(0.5 * 1.0, abs=0.2)
 
 
 def test_evaluated_model_of_a_server_rule_is_served() -> None:
     recipe = replace(PLAIN, server=FedExp())
-    server, _ = play(Fake(), recipe)
+    server, _ = run_rounds(Fake(), recipe)
     assert get_served_models(server, recipe).models.tolist() == (server.bank / 2).tolist()
     assert get_served_models(server, recipe).shares.tolist() == [1.0]
 
 
 @dataclass(frozen=True)
-class Chatty:
-    """A memory whose server part sends back the sum of what it has heard, plus one."""
+class SumMemory:
+    """A memory whose server part broadcasts the sum of all uploads, plus one."""
 
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: Any, intake: Any, rng: Any) -> tuple[Any, Ints]:
+    def keep(self, state: Any, context: Any, rng: Any) -> tuple[Any, Ints]:
         raise NotImplementedError
 
     def init_server(self, num_clients: int, num_params: int) -> float:
@@ -307,24 +307,24 @@ class Chatty:
 
 
 @dataclass
-class Listening(Fake):
-    """Clients that say 2 each, and note what they are told."""
+class RecordingFederation(Fake):
+    """Each client uploads 2; records the broadcasts."""
 
-    heard: list[Any] = field(default_factory=list)
+    broadcasts: list[Any] = field(default_factory=list)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         assert broadcast is not None
-        self.heard.append(broadcast["memory"]["sum"][:, 0].tolist())
+        self.broadcasts.append(broadcast["memory"]["sum"][:, 0].tolist())
         words = np.full((len(jobs), 1), 2, dtype=np.float32)
         return replace(super().train(jobs, bank, rnd), uploads={"memory.word": words})
 
 
 def test_server_part_broadcasts_and_collects_in_each_round() -> None:
-    federation = Listening(present=[(0, 1, 2), (1,)])
-    server, updates = play(federation, replace(PLAIN, memory=Chatty()), rounds=2)
-    assert federation.heard == [[1.0, 1.0, 1.0], [7.0]]
+    federation = RecordingFederation(present=[(0, 1, 2), (1,)])
+    server, updates = run_rounds(federation, replace(PLAIN, memory=SumMemory()), rounds=2)
+    assert federation.broadcasts == [[1.0, 1.0, 1.0], [7.0]]
     assert server.half_states == {"memory": 8.0}
     assert updates is not None
     assert updates.bytes_down == 3 * 4 + 4
@@ -339,7 +339,7 @@ def test_non_finite_uploads_are_rejected() -> None:
 
 def test_jobs_are_in_ascending_order() -> None:
     federation = Fake()
-    play(federation, replace(PLAIN, selection=Chooses((2, 0))))
+    run_rounds(federation, replace(PLAIN, selection=Chooses((2, 0))))
     assert federation.orders == [([Job(0), Job(2)], 0)]
 
 
@@ -347,11 +347,11 @@ def test_jobs_are_in_ascending_order() -> None:
 def test_cohort_with_absent_or_repeated_clients_is_rejected(ids: tuple[int, ...]) -> None:
     recipe = replace(PLAIN, selection=Chooses(ids))
     with pytest.raises(ConfigError, match=r"Chooses\.choose must return different clients out of"):
-        play(Fake(present=[(0, 1)]), recipe)
+        run_rounds(Fake(present=[(0, 1)]), recipe)
 
 
 def test_cohort_may_be_empty() -> None:
-    server, updates = play(Fake(), replace(PLAIN, selection=Chooses(())))
+    server, updates = run_rounds(Fake(), replace(PLAIN, selection=Chooses(())))
     assert updates is None
     assert server.times_present.tolist() == [1, 1, 1]
 
@@ -361,7 +361,7 @@ def test_cohort_depends_on_seed_and_round() -> None:
 
     def cohorts(seed: int) -> list[int]:
         federation = Fake()
-        play(federation, recipe, rounds=20, seed=seed)
+        run_rounds(federation, recipe, rounds=20, seed=seed)
         return [jobs[0].client for jobs, _ in federation.orders]
 
     assert cohorts(0) == cohorts(0)
@@ -372,7 +372,7 @@ def test_cohort_depends_on_seed_and_round() -> None:
 def test_server_state_survives_a_checkpoint() -> None:
     recipe = replace(PLAIN, server=CountsSteps(), weights=ShiftAware(normalise="all"))
     federation = Fake(present=[(0, 1), (2,)], scores=(1, 2, 3))
-    server, _ = play(federation, recipe)
+    server, _ = run_rounds(federation, recipe)
     fresh = new_server(recipe, MODEL, 3)
     restored = ServerState(**round_trip(server._asdict(), fresh._asdict()))
     assert to_comparable(restored) == to_comparable(server)
@@ -415,8 +415,8 @@ def test_non_finite_reports_are_rejected() -> None:
 
 
 @dataclass
-class Unruly(Fake):
-    """Of all that is sent, these rows arrive, in this order; client 9 was never asked."""
+class ReorderingFederation(Fake):
+    """Only these rows arrive, in this order; client 9 received no request."""
 
     arriving: Sequence[int] = ()
 
@@ -429,7 +429,9 @@ class Unruly(Fake):
 
 
 def test_clients_without_a_response_are_not_in_the_mean() -> None:
-    server, updates = play(Unruly(arriving=(0, 2)), replace(PLAIN, weights=BySamples()))
+    server, updates = run_rounds(
+        ReorderingFederation(arriving=(0, 2)), replace(PLAIN, weights=BySamples())
+    )
     assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
     assert updates is not None
     assert updates.clients.tolist() == [0, 2]
@@ -439,9 +441,10 @@ def test_clients_without_a_response_are_not_in_the_mean() -> None:
 
 
 def test_order_of_the_responses_changes_no_bit() -> None:
-    expected, _ = play(Fake(scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware()))
-    server, updates = play(
-        Unruly(arriving=(2, 0, 1), scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware())
+    expected, _ = run_rounds(Fake(scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware()))
+    server, updates = run_rounds(
+        ReorderingFederation(arriving=(2, 0, 1), scores=(1, 2, 3)),
+        replace(PLAIN, weights=ShiftAware()),
     )
     assert updates is not None
     assert updates.clients.tolist() == [0, 1, 2]
@@ -450,7 +453,7 @@ def test_order_of_the_responses_changes_no_bit() -> None:
 
 
 def test_unrequested_and_repeated_rows_are_dropped() -> None:
-    server, updates = play(Unruly(arriving=(9, 1, 0, 1, 0, 2)))
+    server, updates = run_rounds(ReorderingFederation(arriving=(9, 1, 0, 1, 0, 2)))
     assert updates is not None
     assert updates.clients.tolist() == [0, 1, 2]
     assert updates.extra_metrics == {"rejected": 3}
@@ -458,7 +461,7 @@ def test_unrequested_and_repeated_rows_are_dropped() -> None:
 
 
 def test_rows_of_a_model_that_was_not_sent_are_dropped() -> None:
-    _, updates = play(Fake(models=(0, 3, 0)))
+    _, updates = run_rounds(Fake(models=(0, 3, 0)))
     assert updates is not None
     assert updates.clients.tolist() == [0, 2]
     assert updates.extra_metrics == {"missing": 1, "rejected": 1}
@@ -466,7 +469,9 @@ def test_rows_of_a_model_that_was_not_sent_are_dropped() -> None:
 
 def test_round_without_responses_counts_and_keeps_the_model() -> None:
     recipe = replace(PLAIN, server=CountsSteps(), weights=ShiftAware())
-    server, updates = play(Unruly(arriving=(), scores=(1, 2, 3)), recipe, rounds=2)
+    server, updates = run_rounds(
+        ReorderingFederation(arriving=(), scores=(1, 2, 3)), recipe, rounds=2
+    )
     assert server.bank.tolist() == [[0, 0, 0]]
     assert server.rules == [0]
     assert server.rnd == 2
@@ -477,11 +482,11 @@ def test_round_without_responses_counts_and_keeps_the_model() -> None:
 
 def test_server_part_collects_only_received_uploads() -> None:
     @dataclass
-    class Whispering(Listening):
+    class Whispering(RecordingFederation):
         def train(
             self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
         ) -> Updates:
             return super().train(jobs, bank, rnd, broadcast).take(np.array([1]))
 
-    server, _ = play(Whispering(), replace(PLAIN, memory=Chatty()))
+    server, _ = run_rounds(Whispering(), replace(PLAIN, memory=SumMemory()))
     assert server.half_states == {"memory": 2.0}

@@ -20,7 +20,7 @@ from thalweg.federation import (
 )
 
 
-def reply(
+def response(
     client: int,
     reports: dict[str, float] | None = None,
     uploads: dict[str, Sequence[float]] | None = None,
@@ -41,19 +41,19 @@ def reply(
 
 
 def test_rows_are_converted_back_to_responses() -> None:
-    replies = [reply(n, {"score": 0.25 * n}, {"memory.word": [1.0, n]}) for n in (1, 4)]
-    updates = build_updates(replies, num_params=2)
+    responses = [response(n, {"score": 0.25 * n}, {"memory.word": [1.0, n]}) for n in (1, 4)]
+    updates = build_updates(responses, num_params=2)
     assert to_comparable(vars(build_updates(split_updates(updates, 1), 2))) == to_comparable(
         vars(updates)
     )
     assert [to_comparable(vars(each)) for each in split_updates(updates, 1)] == [
-        to_comparable(vars(each)) for each in replies
+        to_comparable(vars(each)) for each in responses
     ]
 
 
 def test_client_has_a_row_for_each_of_its_models() -> None:
     both = replace(
-        reply(3),
+        response(3),
         models=np.array([0, 2]),
         deltas=np.array([[1, 1], [2, 2]], dtype=np.float32),
         num_steps=np.array([3, 0]),
@@ -61,7 +61,7 @@ def test_client_has_a_row_for_each_of_its_models() -> None:
         num_tested=np.array([0, 8]),
         num_correct=np.array([0, 6]),
     )
-    updates = build_updates([reply(1), both], num_params=2)
+    updates = build_updates([response(1), both], num_params=2)
     assert updates.clients.tolist() == [1, 3, 3]
     assert updates.models.tolist() == [1, 0, 2]
     assert updates.num_samples.tolist() == [11, 13, 13]
@@ -73,18 +73,20 @@ def test_client_has_a_row_for_each_of_its_models() -> None:
 
 
 def test_responses_of_earlier_rounds_are_marked() -> None:
-    replies = [replace(reply(1), rnd=3), reply(4)]
-    updates = build_updates(replies, 2, rnd=3)
+    responses = [replace(response(1), rnd=3), response(4)]
+    updates = build_updates(responses, 2, rnd=3)
     assert updates.trained_in is not None
     assert updates.trained_in.tolist() == [3, 1]
-    assert build_updates(replies[:1], 2, rnd=3).trained_in is None
-    assert build_updates(replies, 2).trained_in is None, "nobody wants to know"
+    assert build_updates(responses[:1], 2, rnd=3).trained_in is None
+    assert build_updates(responses, 2).trained_in is None, "the round is not given"
 
 
 def test_each_response_becomes_a_row() -> None:
     score = {"score": 0.25}
     uploads = {"memory.word": [1.0, 2.0]}
-    updates = build_updates([reply(1, score, uploads), reply(4, score, uploads)], num_params=2)
+    updates = build_updates(
+        [response(1, score, uploads), response(4, score, uploads)], num_params=2
+    )
     assert updates.clients.tolist() == [1, 4]
     assert updates.models.tolist() == [1, 0]
     assert updates.deltas.tolist() == [[1, 1], [4, 4]]
@@ -117,33 +119,35 @@ def test_vectors_of_different_lengths_are_rejected() -> None:
         tabulate_answers([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
 
 
-def kept(replies: list[TrainResponse]) -> list[int]:
-    return [each.client for each in select_uniform_responses(replies)]
+def kept(responses: list[TrainResponse]) -> list[int]:
+    return [each.client for each in select_uniform_responses(responses)]
 
 
 def test_responses_with_unusual_report_names_are_dropped() -> None:
     a, b = {"score": 1.0}, {"other": 1.0}
-    assert kept([reply(0, a), reply(1, b), reply(2, a), reply(3)]) == [0, 2]
-    assert kept([reply(0, b), reply(1, a)]) == [0], "of two forms the first"
+    assert kept([response(0, a), response(1, b), response(2, a), response(3)]) == [0, 2]
+    assert kept([response(0, b), response(1, a)]) == [0], "the first of two forms"
     assert kept([]) == []
 
 
 def test_responses_with_uploads_of_unusual_length_are_dropped() -> None:
     two, three = {"memory.word": [1, 2]}, {"memory.word": [1, 2, 3]}
     nothing: dict[str, Sequence[float]] = {"memory.word": []}
-    replies = [
-        reply(0, uploads=three),
-        reply(1, uploads=two),
-        reply(2, uploads=nothing),
-        reply(3, uploads=two),
+    responses = [
+        response(0, uploads=three),
+        response(1, uploads=two),
+        response(2, uploads=nothing),
+        response(3, uploads=two),
     ]
-    assert kept(replies) == [1, 2, 3], "an empty message has any length"
-    assert build_updates(select_uniform_responses(replies), 2).uploads["memory.word"].tolist() == [
+    assert kept(responses) == [1, 2, 3], "an empty vector fits any length"
+    assert build_updates(select_uniform_responses(responses), 2).uploads[
+        "memory.word"
+    ].tolist() == [
         [1, 2],
         [0, 0],
         [1, 2],
     ]
-    assert kept([reply(0, uploads=nothing), reply(1, uploads=nothing)]) == [0, 1]
+    assert kept([response(0, uploads=nothing), response(1, uploads=nothing)]) == [0, 1]
 
 
 def test_survey_responses_of_unusual_length_are_dropped() -> None:

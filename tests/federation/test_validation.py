@@ -91,26 +91,26 @@ def test_training_rounds_are_dropped_if_no_row_is_late() -> None:
 
 
 def test_requests_without_a_response_stay_open() -> None:
-    jobs, heard = [Job(1), Job(2), Job(4)], rows((2, 5))
-    assert update_open_requests(orders((7, 3)), jobs, heard, 5, ANY).tolist() == [
+    jobs, accepted = [Job(1), Job(2), Job(4)], rows((2, 5))
+    assert update_open_requests(orders((7, 3)), jobs, accepted, 5, ANY).tolist() == [
         [7, 3],
         [1, 5],
         [4, 5],
     ]
-    assert update_open_requests(orders((7, 3)), jobs, heard, 5, RejectLate()).tolist() == []
+    assert update_open_requests(orders((7, 3)), jobs, accepted, 5, RejectLate()).tolist() == []
 
 
 def test_request_is_closed_by_its_response_or_a_newer_one() -> None:
     open_requests = orders((7, 2), (7, 3), (7, 4), (8, 3))
-    heard = match_updates(rows((7, 3)), [Job(1)], 5, open_requests)
-    assert update_open_requests(open_requests, [], heard, 5, ANY).tolist() == [[7, 4], [8, 3]]
-    heard = match_updates(rows((7, 5), (7, 3)), [Job(7)], 5, open_requests)
-    assert update_open_requests(open_requests, [Job(7)], heard, 5, ANY).tolist() == [[8, 3]]
+    accepted = match_updates(rows((7, 3)), [Job(1)], 5, open_requests)
+    assert update_open_requests(open_requests, [], accepted, 5, ANY).tolist() == [[7, 4], [8, 3]]
+    accepted = match_updates(rows((7, 5), (7, 3)), [Job(7)], 5, open_requests)
+    assert update_open_requests(open_requests, [Job(7)], accepted, 5, ANY).tolist() == [[8, 3]]
 
 
 def test_old_requests_are_closed() -> None:
-    rule, nobody = PolynomialDiscount(max_staleness=2), rows()
-    assert update_open_requests(orders((7, 3), (8, 4)), [Job(1)], nobody, 5, rule).tolist() == [
+    rule, no_rows = PolynomialDiscount(max_staleness=2), rows()
+    assert update_open_requests(orders((7, 3), (8, 4)), [Job(1)], no_rows, 5, rule).tolist() == [
         [8, 4],
         [1, 5],
     ]
@@ -122,9 +122,9 @@ def test_requests_are_closed_after_the_maximum_number_of_rounds() -> None:
     assert max_wait(RejectLate()) == 0
     assert max_wait(HingeDiscount(max_staleness=5)) == 5
     assert max_wait(HingeDiscount()) == max_wait(HingeDiscount(max_staleness=10**6)) == MAX_WAIT
-    open_requests, nobody = NO_REQUESTS, rows()
+    open_requests, no_rows = NO_REQUESTS, rows()
     for rnd in range(3 * MAX_WAIT):
-        open_requests = update_open_requests(open_requests, [Job(0), Job(1)], nobody, rnd, ANY)
+        open_requests = update_open_requests(open_requests, [Job(0), Job(1)], no_rows, rnd, ANY)
     assert len(open_requests) == 2 * MAX_WAIT
 
 
@@ -133,25 +133,25 @@ def test_each_request_is_answered_at_most_once_and_each_client_in_order(
     data: st.DataObject,
 ) -> None:
     """Rows of three clients arrive in any round, repeatedly, and may be from any round."""
-    heard: list[tuple[int, int]] = []
-    asked: set[tuple[int, int]] = set()
+    accepted: list[tuple[int, int]] = []
+    requested: set[tuple[int, int]] = set()
     open_requests = NO_REQUESTS
     rule = ConstantDiscount(max_staleness=3)
     for rnd in range(6):
         cohort = data.draw(st.lists(st.integers(0, 2), unique=True))
         jobs = [Job(client) for client in cohort]
-        asked |= {(client, rnd) for client in cohort}
+        requested |= {(client, rnd) for client in cohort}
         came = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, rnd + 1))))
         updates = match_updates(rows(*came), jobs, rnd, drop_expired(open_requests, rnd, rule))
         assert len(updates) + updates.extra_metrics.get("rejected", 0) == len(came)
         assert (updates.staleness(rnd) <= 3).all()
         open_requests = update_open_requests(open_requests, jobs, updates, rnd, rule)
         assert len(open_requests) <= 3 * 3
-        heard += who_and_when(updates)
-    assert len(heard) == len(set(heard)), "once"
-    assert set(heard) <= asked, "only what was asked for"
+        accepted += who_and_when(updates)
+    assert len(accepted) == len(set(accepted)), "each row once"
+    assert set(accepted) <= requested, "only requested rows"
     for client in range(3):
-        order = [then for who, then in heard if who == client]
+        order = [then for who, then in accepted if who == client]
         assert order == sorted(order), "in the order in which it was trained"
 
 

@@ -84,7 +84,7 @@ class Erring:
         )
 
 
-def play(
+def run_rounds(
     federation: Erring, alarm: Any, rounds: int, **parts: Any
 ) -> tuple[ServerState, list[Updates | None]]:
     recipe = Recipe("watchful", Replace(), alarm=alarm, **parts)
@@ -105,7 +105,7 @@ def lr_scales(federation: Erring) -> list[list[float]]:
 
 def test_alarm_receives_the_error_of_each_client_after_each_round() -> None:
     alarm = Above()
-    server, _ = play(Erring([[2, 4, 8], [0, 1, 2]]), alarm, rounds=2)
+    server, _ = run_rounds(Erring([[2, 4, 8], [0, 1, 2]]), alarm, rounds=2)
     assert alarm.shown == [([0, 1, 2], [0.25, 0.5, 1.0]), ([0, 1, 2], [0.0, 0.125, 0.25])]
     assert server.alarm is not None
     assert server.alarm.detector_state.tolist() == [2, 2, 2]
@@ -113,7 +113,7 @@ def test_alarm_receives_the_error_of_each_client_after_each_round() -> None:
 
 def test_alarm_can_watch_the_training_loss() -> None:
     alarm = Above(watch="loss")
-    play(Erring([[0, 0, 0]]), alarm, rounds=1)
+    run_rounds(Erring([[0, 0, 0]]), alarm, rounds=1)
     assert alarm.shown == [([0, 1, 2], [1.5, 1.5, 1.5])]
 
 
@@ -145,7 +145,7 @@ def test_error_is_that_of_the_predicting_model_and_loss_the_mean_over_models() -
 
 def test_alarm_receives_late_rows_in_the_order_of_training() -> None:
     alarm = Above()
-    recipe = Recipe("patient", Replace(), alarm=alarm, staleness=ConstantDiscount())
+    recipe = Recipe("late", Replace(), alarm=alarm, staleness=ConstantDiscount())
     updates = replace(
         some_updates([0, 1, 1], 3),
         trained_in=np.array([7, 5, 7]),
@@ -159,7 +159,7 @@ def test_alarm_receives_late_rows_in_the_order_of_training() -> None:
 
 
 def test_metrics_list_the_clients_with_an_alarm() -> None:
-    _, (first, second) = play(Erring([[8, 0, 6], [1, 1, 1]]), Above(), rounds=2)
+    _, (first, second) = run_rounds(Erring([[8, 0, 6], [1, 1, 1]]), Above(), rounds=2)
     assert first is not None
     assert first.extra_metrics == {"alarms": [0, 2]}
     assert second is not None
@@ -168,16 +168,16 @@ def test_metrics_list_the_clients_with_an_alarm() -> None:
 
 def test_alarm_takes_effect_once_in_the_next_round() -> None:
     federation = Erring([[8, 0, 0], [0, 0, 0], [0, 0, 0]])
-    play(federation, Above(action=Shrink(0.25)), rounds=3)
+    run_rounds(federation, Above(action=Shrink(0.25)), rounds=3)
     assert federation.broadcast[0] == {}
     assert words(federation.broadcast[1], "shrink") == [0.25, 1.0, 1.0]
     assert "open" not in federation.broadcast[1]["alarm"]
-    assert federation.broadcast[2] == {}, "said once"
+    assert federation.broadcast[2] == {}, "reported once"
 
 
 def test_alarm_takes_effect_when_its_client_next_takes_part() -> None:
     federation = Erring([[8, 0, 0], [0] * 3, [0] * 3], present=((0, 1), (1, 2), (0, 2)))
-    play(federation, Above(action=Shrink()), rounds=3)
+    run_rounds(federation, Above(action=Shrink()), rounds=3)
     assert federation.broadcast[1] == {}
     assert words(federation.broadcast[2], "shrink") == [0.0, 1.0]
 
@@ -186,14 +186,14 @@ def test_scaled_learning_rate_lasts_for_some_rounds_of_the_client() -> None:
     federation = Erring(
         [[8, 0, 0], [0] * 3, [0] * 3, [0] * 3, [0] * 3], present=((0, 1), (0,), (1,))
     )
-    play(federation, Above(action=ScaleLr(2.0, rounds=2)), rounds=5)
+    run_rounds(federation, Above(action=ScaleLr(2.0, rounds=2)), rounds=5)
     assert lr_scales(federation) == [[1, 1], [2], [1], [2, 1], [1]]
-    assert federation.broadcast == [{}] * 5, "nobody is told anything"
+    assert federation.broadcast == [{}] * 5, "no client receives a broadcast"
 
 
 def test_another_alarm_restarts_the_scaled_rounds() -> None:
     federation = Erring([[8] * 3, [8] * 3, [0] * 3, [0] * 3, [0] * 3])
-    play(federation, Above(action=ScaleLr(3.0, rounds=2)), rounds=5)
+    run_rounds(federation, Above(action=ScaleLr(3.0, rounds=2)), rounds=5)
     assert [row[0] for row in lr_scales(federation)] == [1, 3, 3, 3, 1]
 
 
@@ -203,13 +203,13 @@ def test_learning_rate_scales_of_alarm_and_server_rule_are_multiplied() -> None:
             return 0.5
 
     federation = Erring([[8, 0, 0], [0] * 3])
-    play(federation, Above(action=ScaleLr(4.0)), rounds=2, server=Slow())
+    run_rounds(federation, Above(action=ScaleLr(4.0)), rounds=2, server=Slow())
     assert lr_scales(federation) == [[0.5] * 3, [2.0, 0.5, 0.5]]
 
 
 def test_state_is_opened_at_the_alarmed_client_only() -> None:
     federation = Erring([[0, 8, 0], [0] * 3])
-    play(federation, Above(action=OpenState()), rounds=2, forecast=Growing())
+    run_rounds(federation, Above(action=OpenState()), rounds=2, forecast=Growing())
     assert words(federation.broadcast[1], "open") == [0.0, 1.0, 0.0]
     assert "shrink" not in federation.broadcast[1]["alarm"]
 
@@ -227,9 +227,7 @@ def test_all_jobs_of_a_client_get_the_same_effect() -> None:
     assert words(broadcast, "shrink") == [1.0, 0.0, 0.0]
     assert after is not None
     assert not after.is_pending.any()
-    assert after.lr_rounds_left.tolist() == [0, 0, 0], (
-        "one round is one round, with two models, too"
-    )
+    assert after.lr_rounds_left.tolist() == [0, 0, 0], "two models are still one round"
 
 
 @dataclass(frozen=True)
@@ -244,14 +242,14 @@ class NotesRosters(Available):
 def test_roster_lists_alarmed_clients_until_they_take_part() -> None:
     selection = NotesRosters()
     federation = Erring([[8, 0, 8], [0] * 3, [0] * 3, [0] * 3], present=((0, 1, 2), (0, 1), (1, 2)))
-    play(federation, Above(action=Recluster()), 4, selection=selection, bank=FedDrift())
+    run_rounds(federation, Above(action=Recluster()), 4, selection=selection, bank=FedDrift())
     alarmed = [roster.alarmed for roster in selection.rosters]
     assert [None if who is None else who.tolist() for who in alarmed] == [[], [0, 2], [2], []]
 
 
 def test_roster_lists_no_alarms_without_the_recluster_action() -> None:
     selection = NotesRosters()
-    play(Erring([[8] * 3]), Above(), 2, selection=selection)
+    run_rounds(Erring([[8] * 3]), Above(), 2, selection=selection)
     assert [roster.alarmed for roster in selection.rosters] == [None, None]
 
 
@@ -259,7 +257,7 @@ def test_alarms_may_be_raised_in_every_round() -> None:
     """The memory shrinks in every round, and the learning rate stays scaled."""
     federation = Erring([[8, 8, 8]])
     alarm = Above(action=CombinedActions(keep=0.5, factor=2.0, rounds=3, open_state=True))
-    server, history = play(federation, alarm, rounds=6, forecast=Growing())
+    server, history = run_rounds(federation, alarm, rounds=6, forecast=Growing())
     assert [updates.extra_metrics["alarms"] for updates in history if updates] == [[0, 1, 2]] * 6
     assert lr_scales(federation) == [[1] * 3] + [[2] * 3] * 5
     assert [words(broadcast, "shrink") for broadcast in federation.broadcast[1:]] == [[0.5] * 3] * 5
@@ -269,14 +267,14 @@ def test_alarms_may_be_raised_in_every_round() -> None:
 
 def test_round_without_clients_keeps_the_alarm_state() -> None:
     federation = Erring([[8, 0, 0], [0] * 3], present=((0, 1, 2), ()))
-    server, (_, nothing) = play(federation, Above(action=Shrink()), rounds=2)
+    server, (_, nothing) = run_rounds(federation, Above(action=Shrink()), rounds=2)
     assert nothing is None
     assert server.alarm is not None
     assert server.alarm.is_pending.tolist() == [True, False, False]
 
 
 def test_recipe_without_an_alarm_has_no_alarm_state() -> None:
-    server, (updates,) = play(Erring([[8] * 3]), None, rounds=1)
+    server, (updates,) = run_rounds(Erring([[8] * 3]), None, rounds=1)
     assert server.alarm is None
     assert updates is not None
     assert updates.extra_metrics == {}
@@ -285,7 +283,7 @@ def test_recipe_without_an_alarm_has_no_alarm_state() -> None:
 def test_alarm_state_survives_a_checkpoint() -> None:
     alarm = PageHinkley(min_values=1, action=CombinedActions(keep=0.0, factor=2.0, rounds=4))
     federation = Erring([[0] * 3, [0] * 3, [8, 0, 0], [0] * 3, [0, 8, 0]])
-    server, _ = play(federation, alarm, rounds=5)  # two alarms, one of which has acted twice
+    server, _ = run_rounds(federation, alarm, rounds=5)  # two alarms, one of which has acted twice
     fresh = new_server(Recipe("watchful", Replace(), alarm=alarm), MODEL, 3)
     assert to_comparable(round_trip(server._asdict(), fresh._asdict())["alarm"]) == to_comparable(
         server.alarm
@@ -308,7 +306,7 @@ class Doubles:
 
 def test_impossible_effect_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"Doubles\.effect must keep a share of the memory"):
-        play(Erring([[0] * 3]), Above(action=Doubles()), rounds=1)
+        run_rounds(Erring([[0] * 3]), Above(action=Doubles()), rounds=1)
 
 
 @dataclass(frozen=True)
@@ -321,4 +319,4 @@ def test_alarm_with_a_mask_of_the_wrong_length_is_rejected() -> None:
     with pytest.raises(
         ConfigError, match=r"SaysTooLittle\.update must return a bool for each of 3"
     ):
-        play(Erring([[0] * 3]), SaysTooLittle(), rounds=1)
+        run_rounds(Erring([[0] * 3]), SaysTooLittle(), rounds=1)

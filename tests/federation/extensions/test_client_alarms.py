@@ -55,7 +55,7 @@ def test_memory_shrinks_to_its_newest_samples() -> None:
 def test_shrunk_memory_keeps_its_order() -> None:
     since = np.array([4, 1, 3, 4, 2], dtype=np.int32)
     assert find_newest(since, 5, 3).tolist() == [0, 2, 3]
-    assert find_newest(since, 5, 1).tolist() == [3], "of one round the last"
+    assert find_newest(since, 5, 1).tolist() == [3], "the last one of a round"
     assert find_newest(since, 5, 0).tolist() == []
     assert find_newest(None, 5, 2).tolist() == [3, 4]
 
@@ -63,8 +63,10 @@ def test_shrunk_memory_keeps_its_order() -> None:
 def test_memory_shrinks_before_samples_arrive() -> None:
     diary = RecordingMemory()
     who = clients(watchful(diary, Shrink(0.0)), capacity=4)
-    visit = start_round(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0))
-    run_round(visit)
+    client_round = start_round(
+        ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0)
+    )
+    run_round(client_round)
     assert [intake.held for intake in diary.recorded] == [0, 4, 4]
     assert diary.recorded[0].held_labels.tolist() == []
 
@@ -72,10 +74,10 @@ def test_memory_shrinks_before_samples_arrive() -> None:
 def test_samples_collected_while_absent_are_part_of_the_shrunk_memory() -> None:
     world = ScriptedStream(ticks=1, per_tick=2, collects_when_absent=True)
     who = clients(watchful(Fifo(), Shrink(0.25)), world, capacity=8)
-    visit = start_round(
+    client_round = start_round(
         ClientContext(who, 0, 2, received=broadcast(shrink=0.25)), who.new_client(0)
     )
-    assert visit.rows.tolist() == [20_000, 20_001], "the newest quarter of 4 + 2 + 2"
+    assert client_round.rows.tolist() == [20_000, 20_001], "the newest quarter of 4 + 2 + 2"
 
 
 def test_memory_policy_is_reset_with_the_remaining_samples() -> None:
@@ -89,9 +91,11 @@ def test_memory_policy_is_reset_with_the_remaining_samples() -> None:
 
 def test_emptied_memory_has_no_batches_until_samples_arrive() -> None:
     who = clients(watchful(Fifo(), Shrink(0.0)), ScriptedStream(per_tick=0))
-    visit = start_round(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0))
-    assert run_round(visit) == []
-    assert visit.finish().rows.tolist() == []
+    client_round = start_round(
+        ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0)
+    )
+    assert run_round(client_round) == []
+    assert client_round.finish().rows.tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -106,21 +110,21 @@ def test_storing_arrival_rounds_changes_no_batch() -> None:
     plainly, noting = clients(recipe(Fifo())), clients(watchful(Fifo(), Shrink(0.5)))
     batches = []
     for who in (plainly, noting):
-        visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
-        visit.observe()
-        batches.append(visit.batches())
+        client_round = start_round(ClientContext(who, 0, 0), who.new_client(0))
+        client_round.observe()
+        batches.append(client_round.batches())
     assert to_comparable(batches[0]) == to_comparable(batches[1])
     assert batches[1][0].weights is None
 
 
 def test_sample_ages_are_those_of_the_remaining_samples() -> None:
     who = clients(watchful(Fifo(), Shrink(0.0), sample_weights=InverseAge()))
-    visit = start_round(
+    client_round = start_round(
         ClientContext(who, 0, 2, received=broadcast(shrink=0.0)), play_rounds(who, 0, [0, 1])
     )
-    visit.observe()
-    assert visit.rows.tolist() == [30_000, 30_001, 30_002, 30_003]
-    assert visit.batches() != []
+    client_round.observe()
+    assert client_round.rows.tolist() == [30_000, 30_001, 30_002, 30_003]
+    assert client_round.batches() != []
 
 
 def test_forecast_opens_a_state_with_the_next_samples() -> None:
@@ -128,10 +132,13 @@ def test_forecast_opens_a_state_with_the_next_samples() -> None:
     one_class = np.zeros(300_000, dtype=np.int64)
     who = replace(clients(growing, ScriptedStream(ticks=2)), labels=one_class)
     state = who.new_client(0)
-    for word, visits in ((0.0, [2]), (1.0, [1, 1])):  # then again the older of two that are alike
-        visit = start_round(ClientContext(who, 0, 0, received=broadcast(open=word)), state)
-        run_round(visit, 2)
-        assert visit.finish().forecast.counts.tolist() == visits
+    for word, client_rounds in (
+        (0.0, [2]),
+        (1.0, [1, 1]),
+    ):  # then again the older of two that are alike
+        client_round = start_round(ClientContext(who, 0, 0, received=broadcast(open=word)), state)
+        run_round(client_round, 2)
+        assert client_round.finish().forecast.counts.tolist() == client_rounds
 
 
 def test_memory_shrinks_and_a_state_is_opened_in_one_round() -> None:

@@ -40,16 +40,16 @@ def test_newest_samples_are_the_stored_ones_without_arrivals() -> None:
     them = clients("gaussian-mixture", "world.at_end=stop", "world.arrivals=10000")
     state = them.new_client(0)
     for rnd in range(2):
-        visit = start_round(ClientContext(them, 0, rnd), state)
+        client_round = start_round(ClientContext(them, 0, rnd), state)
         for _ in range(them.stream.ticks):
-            visit.observe()
-        state = visit.finish()
+            client_round.observe()
+        state = client_round.finish()
     assert them.newest(0, state).tolist() == state.rows.tolist()
     assert len(state.rows) > 0
 
 
 class Noting(FedRc):
-    """Notes what a question sees of a client."""
+    """Records what a survey receives from a client."""
 
     sends_models = False
 

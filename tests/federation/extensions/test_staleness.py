@@ -11,7 +11,7 @@ import pytest
 
 from contracts.checkpoint import round_trip, to_comparable
 from contracts.examples import some_roster, some_updates
-from federation.test_server_round import Chatty, CountsSteps, Keeps
+from federation.test_server_round import CountsSteps, Keeps, SumMemory
 from thalweg.aggregation import (
     BySamples,
     ByWeight,
@@ -81,10 +81,10 @@ class Slow:
 
 
 def recipe_with(staleness: Staleness, **parts: Any) -> Recipe:
-    return Recipe("patient", parts.pop("memory", Replace()), staleness=staleness, **parts)
+    return Recipe("accepting", parts.pop("memory", Replace()), staleness=staleness, **parts)
 
 
-def play(federation: Slow, recipe: Recipe) -> tuple[ServerState, list[Updates]]:
+def run_rounds(federation: Slow, recipe: Recipe) -> tuple[ServerState, list[Updates]]:
     server = new_server(recipe, MODEL, 3)
     history = []
     for _ in federation.script:
@@ -112,7 +112,7 @@ LATE = [[(0, 0), (1, 0)], [(0, 1), (1, 1), (2, 0)]]
     ],
 )
 def test_weights_are_discounted_and_not_normalised_again(rule: Staleness, third: float) -> None:
-    server, (_, second) = play(Slow(LATE), recipe_with(rule))
+    server, (_, second) = run_rounds(Slow(LATE), recipe_with(rule))
     # The weights are 1/2 in the first round and 1/3 in the second, with a discount on the late row.
     # If the late row is rejected, the others have weight 1/2 again.
     other = 0.5 + (0.5 if rule == RejectLate() else 1 / 3)
@@ -125,7 +125,7 @@ def test_weights_are_discounted_and_not_normalised_again(rule: Staleness, third:
 
 def test_round_with_only_late_updates_makes_a_short_step() -> None:
     late = Slow([[(0, 0)], [], [], [(1, 0), (2, 0)]])
-    server, _ = play(late, recipe_with(PolynomialDiscount()))
+    server, _ = run_rounds(late, recipe_with(PolynomialDiscount()))
     assert server.bank[0] == pytest.approx([1, 0.25, 0.25])  # half each, times (1 + 3) ** -0.5
 
 
@@ -133,20 +133,20 @@ def test_discounts_multiply_the_weights_of_the_recipe() -> None:
     scores = {(0, 1): 1.0, (1, 1): 2.0, (2, 0): 3.0, (0, 0): 1.0, (1, 0): 2.0}
     recipe = recipe_with(ConstantDiscount(0.5), weights=ShiftAware())
     both = [[], [(0, 1), (1, 1), (2, 0)]]
-    server, _ = play(Slow(both, scores=scores), recipe)
+    server, _ = run_rounds(Slow(both, scores=scores), recipe)
     # 1/0.5 - score + 0.5 = 1.5, 0.5, 0; then halved where it is late
     assert server.bank[0] == pytest.approx([0.75, 0.25, 0.0])
     scores[2, 0] = 1.0
-    server, _ = play(Slow(both, scores=scores), recipe)
+    server, _ = run_rounds(Slow(both, scores=scores), recipe)
     assert server.bank[0] == pytest.approx([1.5 / 3.5, 0.5 / 3.5, 0.75 / 3.5])
 
 
 def test_too_old_updates_are_rejected() -> None:
     script = [[(0, 0), (1, 0)], [(0, 1), (1, 1)], [(0, 2), (1, 2), (2, 0)]]
-    server, history = play(Slow(script), recipe_with(ConstantDiscount(max_staleness=2)))
+    server, history = run_rounds(Slow(script), recipe_with(ConstantDiscount(max_staleness=2)))
     assert server.bank[0] == pytest.approx([4 / 3, 4 / 3, 1 / 3])
     assert history[2].extra_metrics == {"missing": 1, "late": 1, "mean_staleness": 2.0}
-    server, history = play(Slow(script), recipe_with(ConstantDiscount(max_staleness=1)))
+    server, history = run_rounds(Slow(script), recipe_with(ConstantDiscount(max_staleness=1)))
     assert server.bank[0] == pytest.approx([1.5, 1.5, 0])
     assert history[2].extra_metrics == {"missing": 1, "rejected": 1}
 
@@ -170,30 +170,30 @@ def test_round_without_a_cohort_increases_the_staleness() -> None:
 
 def test_repeated_response_is_not_counted_in_two_rounds() -> None:
     script = [[(0, 0)], [(2, 0)], [(2, 0)]]
-    server, history = play(Slow(script), recipe_with(ConstantDiscount()))
+    server, history = run_rounds(Slow(script), recipe_with(ConstantDiscount()))
     assert server.bank[0].tolist() == [1, 0, 1]
     assert history[2].extra_metrics == {"missing": 3, "rejected": 1}
 
 
 def test_update_older_than_another_of_the_same_client_is_rejected() -> None:
     script = [[(0, 0)], [(2, 1)], [(2, 0)]]
-    server, history = play(Slow(script), recipe_with(ConstantDiscount()))
+    server, history = run_rounds(Slow(script), recipe_with(ConstantDiscount()))
     assert server.bank[0].tolist() == [1, 0, 1]
     assert history[2].extra_metrics == {"missing": 3, "rejected": 1}
 
 
 def test_late_and_new_updates_of_one_client_both_count() -> None:
     script = [[(0, 0)], [(2, 1), (0, 1), (2, 0)]]
-    server, history = play(Slow(script), recipe_with(PolynomialDiscount(1.0)))
+    server, history = run_rounds(Slow(script), recipe_with(PolynomialDiscount(1.0)))
     assert history[1].clients.tolist() == [0, 2, 2]
     assert history[1].staleness(1).tolist() == [0, 1, 0]
     assert server.bank[0] == pytest.approx([1 + 1 / 3, 0, 1 / 3 + 1 / 6])
 
 
 def test_updates_of_another_session_are_rejected() -> None:
-    server, history = play(Slow(LATE, sessions=[0, 0]), recipe_with(ConstantDiscount()))
+    server, history = run_rounds(Slow(LATE, sessions=[0, 0]), recipe_with(ConstantDiscount()))
     assert server.bank[0] == pytest.approx([5 / 6, 5 / 6, 1 / 3])
-    server, history = play(Slow(LATE, sessions=[0, 1]), recipe_with(ConstantDiscount()))
+    server, history = run_rounds(Slow(LATE, sessions=[0, 1]), recipe_with(ConstantDiscount()))
     assert server.bank[0] == pytest.approx([1, 1, 0])
     assert history[1].extra_metrics == {"missing": 1, "rejected": 1}
 
@@ -222,22 +222,22 @@ def test_requests_for_a_reset_model_are_closed() -> None:
             return plan._replace(is_new=np.array([state == 1]))
 
     bank = Restarts((0, 0, 0), mix=((1.0,),))
-    _, history = play(Slow(LATE), recipe_with(ConstantDiscount(), bank=bank))
+    _, history = run_rounds(Slow(LATE), recipe_with(ConstantDiscount(), bank=bank))
     assert history[1].extra_metrics == {"missing": 1, "rejected": 1}
 
 
-# --- what the server knows of its clients ---
+# --- values that the server stores for its clients ---
 
 
 def test_newest_report_of_a_client_is_stored() -> None:
     scores = {(0, 0): 1.0, (2, 0): 5.0, (2, 1): 7.0, (0, 1): 2.0}
     script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
-    server, _ = play(
+    server, _ = run_rounds(
         Slow(script, scores=scores), recipe_with(ConstantDiscount(), weights=ShiftAware())
     )
     assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 7], nan_ok=True)
     script = [[(0, 0)], [(0, 1), (2, 0)]]
-    server, _ = play(
+    server, _ = run_rounds(
         Slow(script, scores=scores), recipe_with(ConstantDiscount(), weights=ShiftAware())
     )
     assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 5], nan_ok=True)
@@ -246,10 +246,14 @@ def test_newest_report_of_a_client_is_stored() -> None:
 def test_server_parts_receive_late_uploads_without_a_discount() -> None:
     uploads = {"memory.word": {(0, 0): [2], (2, 0): [3], (0, 1): [4], (2, 1): [5]}}
     script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
-    recipe = recipe_with(ConstantDiscount(0.1), memory=Chatty())
-    assert play(Slow(script, uploads=uploads), recipe)[0].half_states == {"memory": 2.0 + 3 + 4 + 5}
+    recipe = recipe_with(ConstantDiscount(0.1), memory=SumMemory())
+    assert run_rounds(Slow(script, uploads=uploads), recipe)[0].half_states == {
+        "memory": 2.0 + 3 + 4 + 5
+    }
     refusing = replace(recipe, staleness=RejectLate())
-    assert play(Slow(script, uploads=uploads), refusing)[0].half_states == {"memory": 2.0 + 4 + 5}
+    assert run_rounds(Slow(script, uploads=uploads), refusing)[0].half_states == {
+        "memory": 2.0 + 4 + 5
+    }
 
 
 def words(**rows: list[list[float]]) -> dict[str, Floats32]:
@@ -279,7 +283,7 @@ def test_corrections_of_one_client_are_applied_in_order() -> None:
     recipe = recipe_with(ConstantDiscount(), memory=Ode())
     updates = replace(some_updates([0, 1, 1], 2), uploads=words(memory__gradient=[[2], [4], [6]]))
     state = collect_uploads({"memory": Ode().init_server(2, 2)}, recipe, updates)["memory"]
-    assert state.mean.tolist() == [(2 + 6) / 2], "not 2 + 4 + 6: the second takes the first back"
+    assert state.mean.tolist() == [(2 + 6) / 2], "not 2 + 4 + 6: the second replaces the first"
     assert sorted(zip(state.senders.tolist(), state.last[:, 0].tolist(), strict=True)) == [
         (0, 2),
         (1, 6),
@@ -293,7 +297,7 @@ def test_weights_sum_to_at_most_one_if_a_client_has_two_rows() -> None:
     assert ByWeight(normalise="all").weigh(updates, roster).tolist() == [0.1, 0.2, 0.2]
     updates = some_updates([0, 0, 1], 2, reports={"shift_score": [1.0, 2.0, 2.0]})
     roster = some_roster([0, 1], 2, known={"shift_score": np.array([99.0, np.nan])})
-    # psi = 1.5, 0.5, 0.5 of three rows, each with a score of its own
+    # psi = 1.5, 0.5, 0.5 of three rows, each with its own score
     assert ShiftAware(normalise="all").weigh(updates, roster) == pytest.approx([0.6, 0.2, 0.2])
 
 
@@ -313,14 +317,14 @@ def test_open_requests_survive_a_checkpoint() -> None:
 
 
 def test_server_that_rejects_late_updates_stores_no_requests() -> None:
-    server, _ = play(Slow([[], []]), recipe_with(RejectLate()))
+    server, _ = run_rounds(Slow([[], []]), recipe_with(RejectLate()))
     assert server.open_requests.shape == (0, 2)
 
 
 def test_staleness_rule_changes_no_bit_without_late_updates() -> None:
     script = [[(client, rnd) for client in range(3)] for rnd in range(2)]
-    plain_run, patient = (
-        play(Slow(script), recipe_with(rule, server=FedExp()))[0]
+    plain_run, accepting = (
+        run_rounds(Slow(script), recipe_with(rule, server=FedExp()))[0]
         for rule in (RejectLate(), PolynomialDiscount())
     )
-    assert to_comparable(plain_run) == to_comparable(patient)
+    assert to_comparable(plain_run) == to_comparable(accepting)

@@ -69,11 +69,11 @@ def test_two_stores_have_different_identities(tmp_path: Path) -> None:
 def test_only_responses_of_the_last_rounds_are_kept(folder: Path) -> None:
     store = Store.open(folder)
     for rnd in range(5):
-        store.commit(b"state", f"errand of {rnd}", f"reply {rnd}".encode(), rnd=rnd)
-    kept = [rnd for rnd in range(5) if store.find_response(f"errand of {rnd}") is not None]
+        store.commit(b"state", f"request of {rnd}", f"response {rnd}".encode(), rnd=rnd)
+    kept = [rnd for rnd in range(5) if store.find_response(f"request of {rnd}") is not None]
     assert kept == [2, 3, 4]
     store.commit(b"without an errand")
-    assert store.find_response("errand of 2") == b"reply 2"
+    assert store.find_response("request of 2") == b"response 2"
     store.close()
 
 
@@ -149,7 +149,7 @@ def test_state_folder_is_locked_to_one_process(folder: Path) -> None:
 def test_damaged_store_is_rejected(folder: Path, where: str) -> None:
     store = Store.open(folder)
     for rnd in range(20):
-        store.commit(b"state" * 500, f"errand {rnd}", b"reply" * 500, rnd=0)
+        store.commit(b"state" * 500, f"request {rnd}", b"reply" * 500, rnd=0)
     store.close()
     file = folder / "state.db"
     content = bytearray(file.read_bytes())
