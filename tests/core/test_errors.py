@@ -49,4 +49,4 @@ def test_unknown_name_without_a_similar_one_has_no_suggestion() -> None:
 
 
 def test_unknown_name_without_known_names_has_a_message() -> None:
-    assert str(UnknownName("recipe", "sfedpo", [])) == "unknown recipe 'sfedpo'; known: ."
+    assert str(UnknownName("recipe", "sfedpo", [])) == "unknown recipe 'sfedpo'; known: none."

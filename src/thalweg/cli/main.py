@@ -221,10 +221,11 @@ def reproduce(
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Reproduce a table of a paper: recipes x scenarios x seeds, next to the
-    published numbers.
+    """Reproduce a table of a paper, next to the published numbers.
 
     thalweg reproduce sfedpo-table-1 --only fashion-mnist
+
+    A study runs several recipes on several scenarios with several seeds.
 
     Finished runs are not repeated, and tables share the runs they have in
     common. An interrupted study is continued by the same command. Missing data
@@ -450,15 +451,15 @@ def certs(
     days: Annotated[int, typer.Option(help="Validity of the server's certificate in days.")] = 397,
     debug: Debug = False,
 ) -> None:
-    """Make certificates for a first deployment: an authority, a server
-    certificate, a key per device.
+    """Make certificates and keys for a first deployment.
 
     thalweg certs keys --host fl.example.org --host 192.168.1.4 --nodes 3
 
-    Copy keys/server to the server (serve --certs), keys/nodes/0 to the first
-    device (join --certs), and so on. Keep keys/ca.key where it is. Later, run
-    it on the same folder with --nodes 5 for two more devices, or with --renew
-    before the certificate expires.
+    The folder gets a certificate authority, a certificate for the server and a
+    key for each device. Copy keys/server to the server (serve --certs),
+    keys/nodes/0 to the first device (join --certs), and so on. Keep keys/ca.key
+    where it is. Later, run it on the same folder with --nodes 5 for two more
+    devices, or with --renew before the certificate expires.
     """
     from thalweg.cli.certs import certs_command
 
@@ -540,8 +541,7 @@ def variability(
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Measure the effective number of samples of a run and the variability of its
-    gradients.
+    """Measure a run's effective sample size and gradient variability.
 
     The run is repeated, with the same result bit for bit; its folder is not
     changed.

@@ -153,8 +153,8 @@ class SurveyContext(Protocol):
 class Surveys(Protocol):
     """A policy that sends a survey to clients before they train, and answers it at the client.
 
-    Surveys run in the order sample weights, selection, bank; the bank surveys the chosen clients
-    only. The server keeps the newest answers to the first two in `Roster.known`, as (N, E).
+    Surveys run in the order sample weights, selection, bank; that of the bank runs after the cohort
+    is chosen. The server keeps the newest responses to the first two in `Roster.known`, as (N, E).
     """
 
     @property
@@ -169,8 +169,8 @@ class Surveys(Protocol):
         """At the server: return distinct clients of ``roster.present``; possibly none."""
         ...
 
-    def answer_survey(self, view: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
-        """At the client: return the new label counts, and vectors by name; empty if no answer."""
+    def answer_survey(self, context: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
+        """At the client: return the new label counts, and vectors by name, which may be empty."""
         ...
 
 

@@ -32,7 +32,7 @@ class UnknownName(ConfigError):
         known = sorted(known)
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {what} {name!r}; known: {', '.join(known)}.{hint}")
+        super().__init__(f"unknown {what} {name!r}; known: {', '.join(known) or 'none'}.{hint}")
 
 
 class UnknownComponent(ConfigError):

@@ -55,12 +55,12 @@ class Node:
 
     @one_thread()
     def answer_survey(
-        self, state: ClientState, question: SurveyRequest
+        self, state: ClientState, request: SurveyRequest
     ) -> tuple[ClientState, SurveyResponse]:
         """Answer a survey; the client does not train."""
-        state, words = run_client_survey(self.clients, state, question, self.trainer.begin)
-        vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in words.items()}
-        return state, SurveyResponse(question.rnd, self.client, question.stage, vectors)
+        state, values = run_client_survey(self.clients, state, request, self.trainer.begin)
+        vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in values.items()}
+        return state, SurveyResponse(request.rnd, self.client, request.stage, vectors)
 
     def _add_noise(self, deltas: Floats32, request: TrainRequest) -> Floats32:
         """Return the updates with the noise of `Recipe.privacy`, if there is any."""

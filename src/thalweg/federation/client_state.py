@@ -28,7 +28,7 @@ Received = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> values for o
 class ClientState(NamedTuple):
     """The state of a client between rounds."""
 
-    lived: int  # rounds of its stream that are over
+    lived: int  # rounds of its stream that are over: the client's own round number
     rows: Rows  # (held,) rows of the data set in memory, in the order of the memory policy
     stream: Any
     memory: Any

@@ -53,7 +53,7 @@ def run_server_round(
     """Run one round and return the new server state and the accepted updates.
 
     Without a cohort the models stay the same, the round still counts, and there are no updates.
-    If no client answers in time, the updates have no rows. Banks that open random models need
+    If no client responds in time, the updates have no rows. Banks that open random models need
     `draw_model`.
     """
     ctx = start_context(server, federation, recipe, seed, draw_model)

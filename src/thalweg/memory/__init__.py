@@ -1,4 +1,4 @@
-"""Memory policies: which samples each client keeps (stage 2 of a round).
+"""Memory policies: which samples each client keeps.
 
 A client has a memory of bounded size. When samples arrive, its policy decides which of the held
 and the new samples stay. To add a policy, write a class with the methods of `MemoryPolicy` and add

@@ -168,5 +168,5 @@ def find_scenario(name: str) -> Scenario:
     if Path(name).suffix in (".npz", ".csv", ".parquet"):
         return own_data(name)
     if name not in SCENARIOS:
-        raise UnknownName("scenario", name, [*SCENARIOS, "a file: NAME.csv, .parquet or .npz"])
+        raise UnknownName("scenario", name, [*SCENARIOS, "FILE.csv, FILE.parquet or FILE.npz"])
     return SCENARIOS[name]()

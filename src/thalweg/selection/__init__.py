@@ -1,4 +1,4 @@
-"""Client selection: which clients take part in a round (stage 3 of a round).
+"""Client selection: which clients take part in a round.
 
 To add a rule, write a class with the method of `Selection` and add it to `RULES`.
 """

@@ -1,4 +1,4 @@
-"""Stage 1: the data that arrive at each client, and when clients are available."""
+"""The data that arrive at each client, and when clients are available."""
 
 from thalweg.streams.arrivals import (  # number of samples that arrive per round (`Inflow`)
     ARRIVALS,

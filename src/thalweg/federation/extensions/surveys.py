@@ -56,7 +56,7 @@ def send_survey(
 ) -> tuple[Ints, SurveyResponses]:
     """Return the clients that a policy surveys and their responses.
 
-    None if it surveys no client.
+    Both are empty if it surveys no client.
     """
     no_clients, roster, bank = np.empty(0, dtype=np.int64), ctx.roster_for(policy), ctx.server.bank
     if not isinstance(policy, Surveys):
