@@ -5,7 +5,16 @@ from __future__ import annotations
 from thalweg.core.config import load_object
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
-from thalweg.scenarios.studies import alarms, churn, dpcs, drift, real_streams, sfedpo, streams
+from thalweg.scenarios.studies import (
+    alarms,
+    churn,
+    dpcs,
+    drift,
+    real_streams,
+    servers,
+    sfedpo,
+    streams,
+)
 from thalweg.scenarios.studies.base import (
     Column,
     Row,
@@ -17,7 +26,7 @@ from thalweg.scenarios.studies.base import (
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for paper in (sfedpo, streams, dpcs, churn, drift, alarms, real_streams)
+    for paper in (sfedpo, streams, dpcs, churn, drift, alarms, real_streams, servers)
     for study in paper.studies()
 }
 
