@@ -23,10 +23,12 @@ from nets.user_modules import (
     group_norm_resnet,
 )
 from thalweg.core.errors import ConfigError
+from thalweg.core.types import Job
+from thalweg.engine.builders import make_client_pool, make_federation
 from thalweg.engine.loop import Result
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.engine.workers import can_send_to_worker
-from thalweg.nets import Mlp, Module
+from thalweg.nets import Mlp, Module, build_net
 
 TINY: dict[str, Any] = {"capacity": 16, "ticks": 2, "evaluate_every": 2, "rounds": 4}
 
@@ -89,6 +91,47 @@ def test_statistics_of_batch_norm_are_averaged() -> None:
     assert (named["1.norm.running_var"] > 0).all()
 
 
+LOCAL_NORMS = Module("nets.user_modules:batch_norm_resnet", buffers="local")
+
+
+def test_clients_continue_from_their_own_normalisation_layers(tmp_path: Path) -> None:
+    whole = run(LOCAL_NORMS)
+    check_engines_agree(whole, run(LOCAL_NORMS, engine="reference"))
+    check_engines_agree(
+        *(run(LOCAL_NORMS, recipe="sfedpo", engine=engine) for engine in ("fast", "reference"))
+    )
+    with pytest.raises(Interruption):
+        run(LOCAL_NORMS, out=tmp_path / "run", watch=interrupt_after(2))
+    check_same_bits(whole, run(LOCAL_NORMS, out=tmp_path / "run", resume=True))
+    assert not np.array_equal(whole.model, run(batch_norm_resnet).model)
+
+
+def test_the_server_has_the_average_of_local_normalisation_layers() -> None:
+    plan = make_plan(
+        "fedavg",
+        "digits-partial",
+        model=LOCAL_NORMS,
+        rounds=3,
+        engine="reference",
+        overrides=["world.num_clients=3", "world.availability=1", "weights=equal", "capacity=16"],
+    )
+    data = plan.scenario.data.load(None, 0)
+    net = build_net(plan.scenario.net, data.input_shape, data.num_classes)
+    own = net.own_positions
+    assert own is not None
+    assert len(own) == 4 * 8  # weight, bias, mean and variance of eight channels
+    pool = make_client_pool(plan, data, net.num_params, own)
+    federation = make_federation(plan, data, net, 1, pool)
+    bank = net.init(np.random.default_rng(0))[None]
+    jobs = [Job(client, 0) for client in range(3)]
+    for rnd in range(3):
+        updates = federation.train(jobs, bank, rnd)
+        bank = bank + updates.deltas.mean(axis=0)
+        values = np.stack([pool.states[client].own for client in range(3)])
+        np.testing.assert_allclose(bank[0, own], values.mean(axis=0), atol=1e-5)
+        assert values.std(axis=0).max() > 0.001
+
+
 def test_the_module_of_the_user_does_not_change() -> None:
     module = batch_norm_resnet()
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -128,6 +171,11 @@ def test_a_run_of_an_instance_is_resumed_with_the_same_instance(tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"passed as an object from Python.*resume=True"):
         thalweg.engine.loop.run_plan(plan, out=tmp_path / "run", resume=True)
     check_same_bits(whole, run(module, out=tmp_path / "run", resume=True))
+
+
+def test_local_buffers_need_one_model_per_client() -> None:
+    with pytest.raises(ConfigError, match=r"net.buffers=local needs one model per client, but "):
+        run(LOCAL_NORMS, recipe="fedrc")
 
 
 def test_model_and_net_cannot_be_given_together() -> None:

@@ -158,6 +158,11 @@ def test_buffers_can_be_rejected() -> None:
     assert Module(f"{HERE}:group_norm_resnet", buffers="reject").build(DIGIT, 10).num_buffers == 0
 
 
+def test_local_buffers_need_a_normalisation_layer() -> None:
+    with pytest.raises(ConfigError, match=r"net.buffers=local .*has neither"):
+        Module(f"{HERE}:DigitMlp", buffers="local").build(DIGIT, 10)
+
+
 def test_an_object_with_logits_is_accepted() -> None:
     net = build(Returns(lambda m, x: Logits(m.fc(x))), (4,), 2)
     params = torch.from_numpy(net.init(np.random.default_rng(0)))

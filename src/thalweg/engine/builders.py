@@ -9,7 +9,7 @@ from typing import Literal
 
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Floats32
+from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.data.search import find_user_file
 from thalweg.engine.client_pool import ClientPool
@@ -30,12 +30,14 @@ from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews, LiveWorld, MergedWorld, Setting, Timetable, World, add_drift
 
 
-def make_client_pool(plan: Plan, data: Dataset, num_params: int) -> ClientPool:
+def make_client_pool(
+    plan: Plan, data: Dataset, num_params: int, own_positions: Ints | None = None
+) -> ClientPool:
     """Return the clients of a plan before the first round, with their world and timetable.
 
     Raises `ConfigError` if the recipe does not fit the world, or the world does not fit the data.
     """
-    clients, world = make_client_program(plan, data, num_params)
+    clients, world = make_client_program(plan, data, num_params, own_positions)
     timetable = make_timetable(plan, world.num_clients)
     if getattr(plan.recipe.bank, "merges_clients", False):
         merged = MergedWorld(world, timetable)
@@ -44,13 +46,31 @@ def make_client_pool(plan: Plan, data: Dataset, num_params: int) -> ClientPool:
     return ClientPool(clients, world, timetable)
 
 
-def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[ClientProgram, World]:
-    """Return the program of all clients of a plan, and the world that contains their streams."""
+def make_client_program(
+    plan: Plan, data: Dataset, num_params: int, own_positions: Ints | None = None
+) -> tuple[ClientProgram, World]:
+    """Return the program of all clients of a plan, and the world that contains their streams.
+
+    `own_positions` are those of the net: `Net.own_positions`.
+    """
     world = make_world(plan.scenario, data, plan.seed)
     check_compatibility(plan.recipe, world)
     check_task(plan.recipe, get_loss(plan.scenario, data), data.task, data.name)
     labels = apply_views(data, world).all_classes("train")
-    return ClientProgram(plan.recipe, world, labels, plan.local, plan.seed, num_params), world
+    clients = ClientProgram(
+        plan.recipe, world, labels, plan.local, plan.seed, num_params, own_positions
+    )
+    check_own_positions(clients)
+    return clients, world
+
+
+def check_own_positions(clients: ClientProgram) -> None:
+    """Reject own values of clients that train several models at once."""
+    require(
+        clients.own_positions is None or clients.bank_with_split is None,
+        f"net.buffers=local needs one model per client, but {type(clients.recipe.bank).__name__} "
+        "lets a client train several; use net.buffers=average, or another bank.",
+    )
 
 
 def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
@@ -164,7 +184,9 @@ def _make_engine(
     """Return the federation without faults."""
     scenario, recipe = plan.scenario, plan.recipe
     client_pool = (
-        make_client_pool(plan, data, net.num_params) if client_pool is None else client_pool
+        make_client_pool(plan, data, net.num_params, net.own_positions)
+        if client_pool is None
+        else client_pool
     )
     data = apply_views(data, client_pool.world)
     if plan.engine == "reference":

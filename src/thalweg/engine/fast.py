@@ -122,6 +122,9 @@ class FastFederation:
             slices=[slice(*ends) for ends in pairwise([*starts, len(order)])],
             rnd=rnd,
         )
+        models, received_bank = cohort.models, bank
+        if self.client_pool.clients.own_positions is not None:
+            cohort, bank = self._personalise(cohort, bank)
         work = (
             self._train_interleaved
             if self.client_pool.clients.trains_by_tick
@@ -140,10 +143,13 @@ class FastFederation:
             if not cohort.jobs[rows.start].probe_round:
                 self.client_pool.finish(client_round)
         num_jobs = [rows.stop - rows.start for rows in cohort.slices]
+        deltas = work_done.deltas
+        if bank is not received_bank:
+            deltas = deltas + (bank - received_bank[models])
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
-            models=cohort.models,
-            deltas=self._add_noise(work_done.deltas, cohort),
+            models=models,
+            deltas=self._add_noise(deltas, cohort),
             num_samples=np.repeat(
                 [len(client_round.rows) for client_round in client_rounds], num_jobs
             ),
@@ -164,6 +170,16 @@ class FastFederation:
 
     def close(self) -> None:
         self._trainer.close()
+
+    def _personalise(self, cohort: Cohort, bank: Floats32) -> tuple[Cohort, Floats32]:
+        """Return a bank with one model per job, which has the client's own values."""
+        pool = self.client_pool
+        models = [
+            pool.clients.personalise(bank[job.model][None], pool.states.get(job.client))
+            for job in cohort.jobs
+        ]
+        jobs = [job._replace(model=row) for row, job in enumerate(cohort.jobs)]
+        return cohort._replace(jobs=jobs), np.concatenate(models)
 
     def _train_prebatched(
         self, cohort: Cohort, bank: Floats32

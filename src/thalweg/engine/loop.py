@@ -176,7 +176,7 @@ def run_plan(
     net = make_net(plan.scenario, data)
     start = make_initial_model(plan, net, data_dir)
     try_loss(plan.scenario, data, net, start)
-    client_pool = make_client_pool(plan, data, net.num_params)
+    client_pool = make_client_pool(plan, data, net.num_params, net.own_positions)
     data = apply_views(data, client_pool.world)
     if federate is None:
         check_has_data(client_pool.world)

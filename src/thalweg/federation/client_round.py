@@ -6,6 +6,7 @@ All engines use the same `ClientRound`, so that the engine cannot change what a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -98,6 +99,8 @@ def run_client_round(
     `noise` seeds dropout and augmentation. The received model predicts the first `num_tested`
     arriving samples of every tick before it trains on them (test-then-train).
     """
+    received = request.params
+    request = replace(request, params=program.personalise(received, state))
     trainings = [trainer.begin(params, noise, state.optimizer) for params in request.params]
     ctx = ClientContext.from_request(program, request, trainings)
     client_round = start_round(ctx, state)
@@ -124,6 +127,8 @@ def run_client_round(
         (training,) = trainings  # see `check_optimizer`
         client_round.optimizer_state = training.export_optimizer()
     response = _build_response(client_round, request, trainings, *tested)
+    if request.params is not received:
+        response = replace(response, deltas=response.deltas + (request.params - received))
     return state if request.probe_round else client_round.finish(), response
 
 
@@ -157,6 +162,7 @@ class ClientRound:
         ]
         self._split, self._trained = state.split, state.trained
         self.optimizer_state = state.optimizer  # none, or that of the last round
+        self._own = state.own
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
     @property
@@ -239,9 +245,11 @@ class ClientRound:
         self._objective_uploads[slot] = self._batch_builders[slot].finish_round(summary)
 
     def keep_trained(self, received: Floats32, delta: Floats32) -> None:
-        """Keep the result (P,) of the main model's local steps, if the client predicts with it."""
+        """Keep the result (P,) of the main model's local steps, or a part of it, if needed."""
         if self._program.keeps_trained_models:
             self._trained = received + delta
+        if (own := self._program.own_positions) is not None:
+            self._own = received[own] + delta[own]
 
     def upload(self, slot: int = 0) -> dict[str, Floats32]:
         """Return the values for the server parts by "stage.name". Call it once for each model."""
@@ -280,6 +288,7 @@ class ClientRound:
             split=self._split,
             trained=self._trained,
             optimizer=self.optimizer_state,
+            own=self._own,
         )
 
     @cached_property

@@ -43,6 +43,9 @@ class ClientState(NamedTuple):
     trained: Floats32 | None = None
     """(P,) the result of the last local steps; none: it never trained, or the bank needs none."""
     optimizer: Any = None  # arrays by name, if local training keeps its optimizer; else none
+    own: Floats32 | None = (
+        None  # its values of `ClientProgram.own_positions`; none: it has none yet
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,16 @@ class ClientProgram(Capabilities):
     local: LocalTraining
     seed: int
     num_params: int = 0  # of the net; for objectives with vectors of that size
+    own_positions: Ints | None = None
+    """Positions in the model at which each client continues from its own values; none: nowhere."""
+
+    def personalise(self, params: Floats32, state: ClientState | None) -> Floats32:
+        """Return received models (J, P) with the client's own values, if it has any."""
+        if self.own_positions is None or state is None or state.own is None:
+            return params
+        params = params.copy()
+        params[:, self.own_positions] = state.own
+        return params
 
     @property
     def num_classes(self) -> int:

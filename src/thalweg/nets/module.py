@@ -47,9 +47,10 @@ class Module:
     """``file.py:Net`` or ``package.module:Net``."""
     options: dict[str, Any] = field(default_factory=dict, hash=False)
     """Keyword arguments for the class or function."""
-    buffers: Literal["average", "reject"] = "average"
-    """Floating-point buffers, such as the statistics of BatchNorm: average them like parameters,
-    or reject modules that have them."""
+    buffers: Literal["average", "local", "reject"] = "average"
+    """Floating-point buffers, such as the statistics of BatchNorm: average them like parameters;
+    local: each client continues from its own buffers and normalisation layers, and the server has
+    their average (FedBN, Li et al., 2021); or reject modules that have them."""
     digest: str = ""
     """Names and shapes of the tensors of an object that cannot be imported; else empty."""
     source: Any = field(default=None, repr=False, compare=False, metadata={"in_plan": False})

@@ -23,16 +23,18 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
-from thalweg.core.types import Floats32
+from thalweg.core.types import Floats32, Ints
 from thalweg.nets.module import Module
 from thalweg.nets.net import Net, Shape
 
 CHECK_SEED = 0
 CHECK_BATCH = 3
+NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _RNG_LOCK = threading.RLock()  # torch has one generator for all threads
 
 
@@ -255,6 +257,15 @@ class ModuleNet(Net):
         mask = np.repeat(flags, self.sizes)
         return torch.from_numpy(np.flatnonzero(mask)) if mask.any() else None
 
+    @cached_property
+    def own_positions(self) -> Ints | None:
+        """Positions of buffers and of parameters of normalisation layers, if they are local."""
+        if self.spec.buffers != "local":
+            return None
+        own = {*self.layer.buffers, *_list_norm_params(self.layer.module)}
+        found = [np.arange(each.start, each.stop) for each in self.param_slices if each.name in own]
+        return np.concatenate(found)
+
     def init(self, rng: np.random.Generator, number: int = 0) -> Floats32:
         """Return initial tensors (P,) by the module's own rules.
 
@@ -435,12 +446,27 @@ def _check_tensors(module: nn.Module, spec: Module) -> None:
         for name, value in module.named_buffers()
         if name in saved and value.is_floating_point()
     ]
+    if spec.buffers == "local" and not floats and not _list_norm_params(module):
+        raise ConfigError(
+            f"net.buffers=local keeps buffers and normalisation layers at the clients, but the "
+            f"model {spec.name} has neither. Leave the setting out."
+        )
     if floats and spec.buffers == "reject":
         raise ConfigError(
             f"the model {spec.name} has the buffers {', '.join(floats[:4])}"
             f"{', ...' if len(floats) > 4 else ''}, and net.buffers is reject. Use layers without "
             "buffers, such as GroupNorm, or average them (net.buffers=average)."
         )
+
+
+def _list_norm_params(module: nn.Module) -> list[str]:
+    """Return the names of the parameters of normalisation layers."""
+    return [
+        f"{path}.{name}" if path else name
+        for path, layer in module.named_modules()
+        if isinstance(layer, NORMS)
+        for name, _ in layer.named_parameters(recurse=False)
+    ]
 
 
 def _examine(net: ModuleNet, x: Tensor) -> None:

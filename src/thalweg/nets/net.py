@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
-from thalweg.core.types import Floats, Floats32, ParamSlice
+from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -149,6 +149,11 @@ class Net:
     def num_buffers(self) -> int:
         """Number of values at the end of the vector that a call in training mode updates."""
         return 0
+
+    @cached_property
+    def own_positions(self) -> Ints | None:
+        """Positions of the vector at which each client keeps its own values; None: none."""
+        return None
 
     @cached_property
     def can_stack(self) -> bool:

@@ -31,6 +31,16 @@ def test_run_on_a_fake_grid_equals_the_simulated_run(name: str, tmp_path: Path) 
     check_same_bits(run_simulated(plan), served)
 
 
+def test_local_buffers_on_a_fake_grid_equal_the_simulated_run(tmp_path: Path) -> None:
+    settings = ("net=module", f"net.path={HERE}:batch_norm_resnet", "net.buffers=local")
+    plan = tiny_plan("fedavg", "digits-partial", 4, *settings)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    options = DeviceOptions(model=f"{HERE}:batch_norm_resnet")
+    with devices_in(tmp_path, 5, options) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(run_simulated(plan), served)
+
+
 @pytest.mark.parametrize("name", ["WindowCnn", "WindowGru"])
 def test_windows_on_a_fake_grid_equal_the_simulated_run(name: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

@@ -94,7 +94,7 @@ def make_replay_client(
     net = make_net(scenario, data)
     check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
-    clients, world = make_client_program(plan, data, net.num_params)
+    clients, world = make_client_program(plan, data, net.num_params, net.own_positions)
     if invitation.client >= world.num_clients:
         raise BadMessage(
             f"the server has a client {invitation.client}, but this client's plan has "

@@ -14,6 +14,7 @@ from thalweg.core.capabilities import ServerHalf
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import Diverged, require
 from thalweg.core.types import Floats32, Ints
+from thalweg.engine.builders import check_own_positions
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
@@ -102,8 +103,15 @@ class LiveNode:
             self.inbox, scenario.ticks, schema.num_classes, capacity, scenario.rounds
         )
         clients = ClientProgram(
-            recipe, stream, self.inbox.labels, plan.local, plan.seed, self.net.num_params
+            recipe,
+            stream,
+            self.inbox.labels,
+            plan.local,
+            plan.seed,
+            self.net.num_params,
+            self.net.own_positions,
         )
+        check_own_positions(clients)
         trainer = SingleTrainer.from_plan(plan, self.net, data)
         self._prequential = scenario.prequential
         self._remote = RemoteNode(
