@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from thalweg.cli.progress import format_duration
 from thalweg.core.errors import ConfigError
+from thalweg.core.metrics import HEADLINES
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob
 from thalweg.engine.plan import BaselinePlan
 from thalweg.engine.processes import count_cores
@@ -167,8 +168,9 @@ def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback
 
         def show(event: CellEvent) -> None:
             cell_progress.record(event)
-            accuracy = (event.row or {}).get("accuracy")
-            known = "" if accuracy is None else f" {accuracy:.3f}"
+            row = event.row or {}
+            score = next((row[name] for name in HEADLINES if name in row), None)
+            known = "" if score is None else f" {score:.3f}"
             now = f"   {_job_name(event.job)}{known}"
             progress.update(
                 task, completed=cell_progress.done, text=cell_progress.format_summary() + now

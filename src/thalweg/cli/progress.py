@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from thalweg.engine.loop import Progress as RoundProgress
 from thalweg.engine.loop import ProgressCallback
 from thalweg.engine.plan import AnyPlan
+
+PREQUENTIAL = ("prequential_accuracy", "prequential_mae")
 
 
 @contextmanager
@@ -32,12 +33,11 @@ def show_progress(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[Pr
         )
         with Progress(*columns, console=console) as progress:
             task = progress.add_task("", total=plan.scenario.rounds, text="starting")
-            accuracy = float("nan")
+            last: dict[str, float] = {}
 
             def show(event: RoundProgress) -> None:
-                nonlocal accuracy
-                accuracy = _accuracy(event.row, accuracy)
-                text = f"{_clients(event.row)}   {_score(event.row, accuracy, 3)}   {_rate(event)}"
+                last.update(_tested(event.row))
+                text = f"{_clients(event.row)}   {_score(event.row, last, 3)}   {_rate(event)}"
                 progress.update(task, completed=event.rounds_done, text=text)
 
             yield show
@@ -62,28 +62,34 @@ def format_duration(seconds: float) -> str:
 def _print_line(event: RoundProgress) -> None:
     """Print a line at every evaluation, for logs."""
     scenario = event.plan.scenario
-    is_due = (
-        event.rounds_done % scenario.evaluate_every == 0 and "prequential_accuracy" in event.row
-    )
-    if "accuracy" in event.row or is_due:
+    has_tested = any(name in event.row for name in PREQUENTIAL)
+    is_due = event.rounds_done % scenario.evaluate_every == 0 and has_tested
+    if _tested(event.row) or is_due:
         print(
             f"round {event.rounds_done}/{scenario.rounds}  {_clients(event.row)}  "
-            f"{_score(event.row, _accuracy(event.row), 4)}  {_rate(event)}",
+            f"{_score(event.row, _tested(event.row), 4)}  {_rate(event)}",
             flush=True,
         )
 
 
-def _accuracy(row: Mapping[str, Any], else_: float = float("nan")) -> float:
-    """Accuracy on the labels of the session's members, if there are sessions."""
-    accuracy: float = row.get("session_accuracy", row.get("accuracy", else_))
-    return accuracy
+def _tested(row: Mapping[str, Any]) -> dict[str, float]:
+    """The main metric on the test set, by its name; empty if the round was not evaluated.
+
+    With sessions, the accuracy is that on the labels of the session's members.
+    """
+    if "accuracy" in row or "session_accuracy" in row:
+        return {"accuracy": row.get("session_accuracy", row.get("accuracy"))}
+    return {"MAE": row["mae"]} if "mae" in row else {}
 
 
-def _score(row: Mapping[str, Any], accuracy: float, digits: int) -> str:
-    """The test accuracy, or the prequential accuracy if there is no test set."""
-    if math.isnan(accuracy) and "prequential_accuracy" in row:
-        return f"test-then-train {row['prequential_accuracy']:.{digits}f}"
-    return f"accuracy {accuracy:.{digits}f}"
+def _score(row: Mapping[str, Any], tested: Mapping[str, float], digits: int) -> str:
+    """The main metric on the test set, or on arriving samples if there is no test set."""
+    for name, value in tested.items():
+        return f"{name} {value:.{digits}f}"
+    for name in PREQUENTIAL:
+        if name in row:
+            return f"test-then-train {row[name]:.{digits}f}"
+    return f"accuracy {float('nan'):.{digits}f}"
 
 
 def _clients(row: Mapping[str, Any]) -> str:

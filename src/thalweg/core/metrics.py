@@ -586,6 +586,10 @@ _DECLARED = (
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _DECLARED}
 
 
+# The metrics by which runs are compared: the first one that a run has.
+HEADLINES = ("accuracy", "mae", "prequential_accuracy", "prequential_mae")
+
+
 def get_metric(name: str) -> Metric:
     """The declaration of a metric.
 

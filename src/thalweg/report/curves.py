@@ -11,7 +11,7 @@ from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
 from thalweg.report.cells import Cell, group_by_recipe, metric_series
 from thalweg.report.summary import spread
 
-PREQUENTIAL = METRICS["prequential_accuracy"]
+PREQUENTIAL = [METRICS["prequential_accuracy"], METRICS["prequential_mae"]]
 NUM_WINDOWS = 12  # independent points of a smoothed curve, about
 
 
@@ -52,24 +52,29 @@ class Panel:
 def panels(cells: Sequence[Cell]) -> list[Panel]:
     """Test accuracy and the accuracy in the worst latent state, as far as runs have them.
 
-    If no run has a test accuracy, the prequential accuracy is drawn, smoothed if there are many
-    rounds. Only finished runs are drawn. A metric that repeats another one in every run, such as
-    the worst of one state, is left out.
+    In a regression, the mean absolute error. If no run has a test set, the prequential metric is
+    drawn, smoothed if there are many rounds. Only finished runs are drawn. A metric that repeats
+    another one in every run, such as the worst of one state, is left out.
     """
-    metrics = [metric for metric in metrics_in("figure") if metric != PREQUENTIAL]
-    tested = [
-        Panel(panel_title(metric), curves(cells, metric.name))
-        for metric in metrics
-        if not _is_redundant(metric, cells)
-    ]
+    metrics = [metric for metric in metrics_in("figure") if metric not in PREQUENTIAL]
+    tested = [_make_panel(metric, cells) for metric in metrics if not _is_redundant(metric, cells)]
     if any(panel.curves for panel in tested):
         return [panel for panel in tested if panel.curves]
-    arriving, title = curves(cells, PREQUENTIAL.name), panel_title(PREQUENTIAL)
-    window = max((len(curve.x) for curve in arriving), default=0) // NUM_WINDOWS
-    if window > 1:
-        smoothed = [smooth(curve, window) for curve in arriving]
-        return [Panel(f"{title}, mean of {window} rounds", smoothed)]
-    return [Panel(title, arriving)] if arriving else []
+    for arriving in [_make_panel(metric, cells) for metric in PREQUENTIAL]:
+        window = max((len(curve.x) for curve in arriving.curves), default=0) // NUM_WINDOWS
+        if window > 1:
+            smoothed = [smooth(curve, window) for curve in arriving.curves]
+            title = f"{arriving.title}, mean of {window} rounds"
+            return [replace(arriving, title=title, curves=smoothed)]
+        if arriving.curves:
+            return [arriving]
+    return []
+
+
+def _make_panel(metric: Metric, cells: Sequence[Cell]) -> Panel:
+    is_share = metric.unit == "share"
+    drawn = curves(cells, metric.name, is_share=is_share)
+    return Panel(panel_title(metric), drawn, unit="%" if is_share else "")
 
 
 def panel_title(metric: Metric) -> str:

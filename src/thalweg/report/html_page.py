@@ -11,12 +11,12 @@ from html import escape
 from pathlib import Path
 
 import thalweg
-from thalweg.core.metrics import is_redundant, metrics_in
+from thalweg.core.metrics import METRICS, is_redundant, metrics_in
 from thalweg.report.cells import Cell, group_by_recipe, scores
 from thalweg.report.curves import Panel, bank_panels, panels
 from thalweg.report.events import event_tables
 from thalweg.report.figure import COLOURS, panels_svg
-from thalweg.report.numbers import NONE, format_metric, p_value, paired_points, points
+from thalweg.report.numbers import NONE, format_metric, p_value, paired_amount, points
 from thalweg.report.render import write_atomically
 from thalweg.report.style import STYLE
 from thalweg.report.summary import MIN_SEEDS_FOR_TEST, Summary, spread, summarise
@@ -156,7 +156,7 @@ def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     names = {curve.recipe for panel in drawn for curve in panel.curves}
     for recipe, group in group_by_recipe(cells).items():
         if recipe not in names:
-            why = "no test accuracy" if any(cell.is_done for cell in group) else "no finished run"
+            why = "no test result" if any(cell.is_done for cell in group) else "no finished run"
             caption += f" Not drawn: {recipe} ({why})."
     return _figure("Accuracy over rounds", drawn, caption, level)
 
@@ -198,7 +198,8 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
     pairs = [(index, s) for index, s in enumerate(summaries) if s.against]
     if not pairs:
         return ""
-    of = main_metric_name(summaries)
+    of, metric = main_metric_name(summaries), METRICS[summaries[0].main_metric]
+    unit = ", points" if metric.unit == "share" else ""
     others = list(dict.fromkeys(s.against for _, s in pairs if s.against))
     has_paper = any(s.published_difference is not None for _, s in pairs)
     rows = []
@@ -207,18 +208,19 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
         entries = [
             *([entry(s.against or "")] if len(others) > 1 else []),
             entry("0" if difference is None else str(difference.num_seeds)),
-            entry(paired_points(difference)),
+            entry(paired_amount(metric, difference)),
             entry(p_value(difference and difference.p_value)),
             *([entry(points(s.published_difference))] if has_paper else []),
         ]
         rows.append(table_row(recipe_head(s.recipe, index), entries))
     heads = ["recipe", *(["against"] if len(others) > 1 else []), "shared seeds"]
-    heads += ["difference, points", "p", *(["paper's difference"] if has_paper else [])]
+    heads += [f"difference{unit}", "p", *(["paper's difference"] if has_paper else [])]
     to = others[0] if len(others) == 1 else "the recipe in the second column"
     note = (
-        f"Difference in {of} to {to}, seed by seed, in percentage points: mean ± standard "
-        "deviation. With the same seed, all recipes meet the same arrivals at the same clients, so "
-        "differences vary less than the accuracies themselves. p: two-sided paired t-test, with at "
+        f"Difference in {of} to {to}, seed by seed"
+        f"{', in percentage points' if unit else ''}: mean ± standard deviation. "
+        "With the same seed, all recipes meet the same arrivals at the same clients, so "
+        "differences vary less than the values themselves. p: two-sided paired t-test, with at "
         f"least {MIN_SEEDS_FOR_TEST} shared seeds, not corrected for the number of recipes."
     )
     return section(
@@ -251,7 +253,9 @@ def seeds_section(cells: Sequence[Cell], *, level: int = 2) -> str:
             ]
             rows.append(table_row(recipe_head(cell.recipe, index), entries))
     heads = ["recipe", "seed", "status", "rounds", *(metric.column for metric in shown)]
-    note = "Accuracies in %; of an unfinished run, those of the last evaluated round."
+    is_share = any(metric.name == "accuracy" for metric in shown)
+    note = "Accuracies in %; of" if is_share else "Of"
+    note += " an unfinished run, those of the last evaluated round."
     table = html_table("Seed by seed", heads, rows)
     return section("Seed by seed", f'{table}<p class="quiet">{note}</p>\n', level=level)
 

@@ -82,6 +82,19 @@ def paired_points(difference: PairedDifference | None) -> str:
     return points(100 * difference.mean) + std
 
 
+def paired_amount(metric: Metric, difference: PairedDifference | None) -> str:
+    """The difference to the first recipe: percentage points of a share, else in the metric's unit.
+
+    >>> from thalweg.core.metrics import METRICS
+    >>> paired_amount(METRICS["mae"], PairedDifference(-0.0312, 0.001, 0.03, 3))
+    '−0.0312 ± 0.001'
+    """
+    if metric.unit == "share" or difference is None:
+        return paired_points(difference)
+    std = "" if difference.std is None else f" ± {difference.std:.3g}"
+    return f"{difference.mean:+.3g}".replace("-", MINUS) + std
+
+
 def p_value(p: float | None) -> str:
     """A p-value to three decimals.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from thalweg.core.errors import RunError, require
-from thalweg.core.metrics import Metric, metrics_in
+from thalweg.core.metrics import Metric, get_metric, metrics_in
 from thalweg.report.summary import Spread, Summary
 from thalweg.report.table import (
     ExtraTable,
@@ -78,8 +78,8 @@ def escape_markdown(text: str) -> str:
 def to_csv(summaries: Sequence[Summary]) -> str:
     """The table as CSV: one number per field and always the same columns; empty: not measured.
 
-    Accuracies and differences are in per cent with four decimals, so that they can be rounded to
-    two without rounding twice.
+    Accuracies and their differences are in per cent with four decimals, so that they can be rounded
+    to two without rounding twice. Differences of other metrics are in the unit of the metric.
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
     return csv_text([to_record(s) for s in summaries])
@@ -96,7 +96,7 @@ def csv_text(records: Sequence[Mapping[str, str]]) -> str:
 
 def to_record(s: Summary) -> dict[str, str]:
     """One summary as fields of text."""
-    difference = s.difference
+    difference, scale = s.difference, get_metric(s.main_metric).scale
     metrics = [_metric_fields(metric, s.spreads.get(metric.name)) for metric in metrics_in("table")]
     return {
         "recipe": s.recipe,
@@ -105,9 +105,9 @@ def to_record(s: Summary) -> dict[str, str]:
         "seeds_requested": str(s.num_requested),
         **{name: text for fields in metrics for name, text in fields.items()},
         "compared_by": s.main_metric,
-        "difference_points_mean": _field(difference and 100 * difference.mean),
+        "difference_points_mean": _field(difference and scale * difference.mean),
         "difference_points_std": _field(
-            None if difference is None or difference.std is None else 100 * difference.std
+            None if difference is None or difference.std is None else scale * difference.std
         ),
         "difference_p_value": ""
         if difference is None or difference.p_value is None

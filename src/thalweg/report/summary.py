@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from thalweg.core.errors import require
 from thalweg.core.metrics import METRICS, get_metric, is_redundant, metrics_in
@@ -17,7 +17,7 @@ MIN_SEEDS_FOR_TEST = 3  # shared seeds; with two, the t-test has one degree of f
 FAR_SPREADS = 2  # of the paper's spreads, beyond which a mean of ours is marked
 ZERO_SPREAD = 1e-9  # differences that vary by less vary by rounding only
 
-MainMetric = Literal["accuracy", "prequential_accuracy"]
+MainMetric = Literal["accuracy", "mae", "prequential_accuracy", "prequential_mae"]
 
 
 class Spread(NamedTuple):
@@ -73,7 +73,10 @@ class Summary:
 
     @property
     def is_lower_better(self) -> bool:
-        return get_metric(self.accuracy_metric).better == "lower"
+        """Whether the best recipe has the lowest value."""
+        is_replaced = self.main_metric == "accuracy"
+        name = self.accuracy_metric if is_replaced else self.main_metric
+        return get_metric(name).better == "lower"
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -108,9 +111,10 @@ def summarise(
     """Summarise a comparison, recipe by recipe in the order given.
 
     Recipes are compared by their final test accuracy, or by their prequential accuracy if no run
-    has a test accuracy (data without a test set). `published` holds accuracies in per cent, as
-    papers print them; names of other recipes are ignored. `against` maps a recipe to the recipe
-    that it is paired with; by default, all are paired with the first.
+    has a test accuracy (data without a test set); in a regression by the mean absolute error.
+    `published` holds accuracies in per cent, as papers print them; names of other recipes are
+    ignored. `against` maps a recipe to the recipe that it is paired with; by default, all are
+    paired with the first.
 
     >>> def cell(recipe, seed, accuracy):
     ...     rows = [{"round": 1, "accuracy": accuracy}]
@@ -127,12 +131,7 @@ def summarise(
         recipe: {cell.seed: scores(cell) for cell in group if cell.is_done}
         for recipe, group in groups.items()
     }
-    main_metric: MainMetric = (
-        "prequential_accuracy"
-        if any(measured.values())
-        and all(s["accuracy"] is None for seeds in measured.values() for s in seeds.values())
-        else "accuracy"
-    )
+    main_metric = _choose_main_metric([s for seeds in measured.values() for s in seeds.values()])
     first = next(iter(groups))
     other = {recipe: first for recipe in groups if recipe != first} if against is None else against
     return [
@@ -158,6 +157,15 @@ def summarise(
         )
         for recipe, group in groups.items()
     ]
+
+
+def _choose_main_metric(measured: Sequence[Mapping[str, float | None]]) -> MainMetric:
+    """Return the first headline metric that some run has."""
+    for name in get_args(MainMetric):
+        if any(scores[name] is not None for scores in measured):
+            found: MainMetric = name
+            return found
+    return "prequential_accuracy" if measured else "accuracy"
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:

@@ -13,7 +13,7 @@ from thalweg.report.numbers import (
     NONE,
     format_metric,
     p_value,
-    paired_points,
+    paired_amount,
     percent_spread,
     points,
 )
@@ -62,17 +62,18 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
     time, s | 8.0 ± 0.5
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
+    main = METRICS[summaries[0].main_metric]
     first, *others = [
         TableColumn(
             _heading(metric, summaries),
             [format_metric(metric, s.spreads.get(metric.name)) for s in summaries],
         )
-        for metric in metrics_in("table")
+        for metric in _order_metrics(main)
         if not _is_hidden(metric, summaries)
     ]
     to_other = [
         TableColumn(
-            difference_heading(summaries), [paired_points(s.difference) for s in summaries]
+            difference_heading(summaries), [paired_amount(main, s.difference) for s in summaries]
         ),
         TableColumn("p", [p_value(s.difference and s.difference.p_value) for s in summaries]),
     ]
@@ -88,6 +89,12 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
         TableColumn("seeds", [f"{s.num_done} of {s.num_requested}" for s in summaries]),
         *(column for column in candidates if set(column.entries) != {NONE}),
     ]
+
+
+def _order_metrics(main: Metric) -> list[Metric]:
+    """Return the metrics of tables; the main metric of a regression comes first."""
+    others = [metric for metric in metrics_in("table") if metric != main]
+    return metrics_in("table") if main.unit == "share" else [main, *others]
 
 
 def _heading(metric: Metric, summaries: Sequence[Summary]) -> str:
@@ -133,7 +140,13 @@ def main_heading(summaries: Sequence[Summary]) -> str:
 
 def main_metric_name(summaries: Sequence[Summary]) -> str:
     """The metric by which recipes are ranked, in words."""
-    return "test accuracy" if summaries[0].main_metric == "accuracy" else "prequential accuracy"
+    names = {
+        "accuracy": "test accuracy",
+        "mae": "mean absolute error",
+        "prequential_accuracy": "prequential accuracy",
+        "prequential_mae": "prequential mean absolute error",
+    }
+    return names[summaries[0].main_metric]
 
 
 def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
@@ -144,7 +157,9 @@ def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
 def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     """What the columns mean."""
     shown = {column.heading for column in columns(summaries)}
-    words = "Accuracies in %. Mean ± standard deviation over finished seeds."
+    is_share = METRICS[summaries[0].main_metric].unit == "share"
+    words = "Mean ± standard deviation over finished seeds."
+    words = f"Accuracies in %. {words}" if is_share else words
     for metric in metrics_in("table")[1:]:
         if metric.note and metric.column in shown:
             words += f" {metric.column}: {metric.note}."
@@ -158,8 +173,8 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
         of = METRICS[summaries[0].main_metric].name.replace("_", " ")
         others = ", ".join(dict.fromkeys(s.against for s in summaries if s.against))
         words += (
-            f" {difference_heading(summaries)}: paired difference in {of} to {others}, in"
-            " percentage points over shared seeds."
+            f" {difference_heading(summaries)}: paired difference in {of} to {others}"
+            f"{', in percentage points' if is_share else ''} over shared seeds."
         )
     if any(s.difference is not None and s.difference.p_value is not None for s in summaries):
         words += " p: paired t-test."
@@ -206,31 +221,36 @@ def headline(summaries: Sequence[Summary]) -> str:
     ranked = sorted(
         (s for s in summaries if s.main is not None),
         key=lambda s: s.main.mean if s.main else 0.0,
-        reverse=True,
+        reverse=METRICS[summaries[0].main_metric].better != "lower",
     )
     scenario = summaries[0].scenario
     if not ranked:
         return f"On {scenario}, no run has finished yet.{_describe_unfinished(summaries)}"
     best = ranked[0]
     of = main_metric_name(summaries)
+    metric = METRICS[summaries[0].main_metric]
     text = f"On {scenario}, {best.recipe} reaches {percent_spread(best.main)} % {of}"
+    if metric.unit != "share":
+        text = f"On {scenario}, {best.recipe} has the lowest {of}, "
+        text += format_metric(metric, best.main)
     if best.main is not None and best.main.num_seeds > 1:
         text += f" over {best.main.num_seeds} seeds"
     if best is not summaries[0]:
-        text += _compare_with(summaries[0].recipe, best.difference)
+        text += _compare_with(summaries[0].recipe, best.difference, metric)
     elif len(ranked) > 1:
-        text += _compare_with(ranked[1].recipe, _negate(ranked[1].difference))
+        text += _compare_with(ranked[1].recipe, _negate(ranked[1].difference), metric)
     return f"{text}.{_describe_unfinished(summaries)}"
 
 
-def _compare_with(other: str, difference: PairedDifference | None) -> str:
+def _compare_with(other: str, difference: PairedDifference | None, metric: Metric) -> str:
     if difference is None:
         return f"; it shares no finished seed with {other}"
-    gap = 100 * difference.mean
-    if round(gap, 2) == 0:
+    gap = metric.scale * difference.mean
+    if round(gap, 2) == 0 and (metric.unit == "share" or gap == 0):
         return f", equal to {other} on the shared seeds"
     # The best mean can be below the other on the shared seeds if some runs did not finish.
-    text = f", {abs(gap):.2f} points {'above' if gap > 0 else 'below'} {other}"
+    size = f"{abs(gap):.2f} points" if metric.unit == "share" else f"{abs(gap):.3g}"
+    text = f", {size} {'above' if gap > 0 else 'below'} {other}"
     seeds = f"{difference.num_seeds} shared seed{'' if difference.num_seeds == 1 else 's'}"
     if difference.p_value is not None:
         p = p_value(difference.p_value)
