@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from thalweg.baselines.from_river import RiverClassifier
-from thalweg.baselines.simple import Majority, NoChange
+from thalweg.baselines.from_river import RiverClassifier, RiverRegressor
+from thalweg.baselines.simple import Majority, Mean, NoChange
 from thalweg.core.config import check_literals, choice, convert_parts
 from thalweg.core.types import Floats32
 
@@ -14,15 +14,18 @@ from thalweg.core.types import Floats32
 class Learner(Protocol):
     """Learns from one sample at a time. Mutable; exists for one run."""
 
-    def predict(self, x: Floats32) -> int:
-        """Predict the label of a sample (F,); also before the first call of `learn`."""
+    def predict(self, x: Floats32) -> float:
+        """Predict the label or number of a sample (F,); also before the first call of `learn`."""
         ...
 
-    def learn(self, x: Floats32, label: int) -> None: ...
+    def learn(self, x: Floats32, label: float) -> None: ...
 
 
 class OnlineLearner(Protocol):
-    """Configuration of an online learner: a frozen dataclass."""
+    """Configuration of an online learner: a frozen dataclass.
+
+    A class attribute ``task`` declares that it is for one task only, such as "regression".
+    """
 
     def begin(self, num_classes: int, seed: int) -> Learner:
         """A new learner; `ConfigError` if it is not available."""
@@ -32,7 +35,9 @@ class OnlineLearner(Protocol):
 LEARNERS: dict[str, type[OnlineLearner]] = {
     "majority": Majority,  # the most frequent label
     "no-change": NoChange,  # the last label
+    "mean": Mean,  # the mean of the targets, for regression
     "river": RiverClassifier,  # any classifier of the package river
+    "river-regressor": RiverRegressor,  # any regressor of the package river
 }
 
 

@@ -1,4 +1,4 @@
-"""Classifiers of River, a package of online learners."""
+"""Classifiers and regressors of River, a package of online learners."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import importlib
 import inspect
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from thalweg.core.config import parse_pairs
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats32
+
+# The base class in River of the learners of a task, and examples of them.
+BASES = {
+    "classification": (
+        "Classifier",
+        "tree.HoeffdingTreeClassifier, forest.ARFClassifier or linear_model.LogisticRegression",
+    ),
+    "regression": (
+        "Regressor",
+        "tree.HoeffdingTreeRegressor, forest.ARFRegressor or linear_model.LinearRegression",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -21,6 +33,8 @@ class RiverClassifier:
     classifier with a seed gets one that is derived from the run's seed, different for each client.
     It predicts 0 before it has learned.
     """
+
+    task: ClassVar[str] = "classification"
 
     model: str = "tree.HoeffdingTreeClassifier"
     settings: str = ""
@@ -43,18 +57,22 @@ class RiverClassifier:
         return parse_pairs(self.settings, "learner.settings", "max_depth=6")
 
     def begin(self, num_classes: int, seed: int) -> RiverLearner:
+        model = self.make_model(seed)
+        if num_classes > 2 and not model._multiclass:
+            model = importlib.import_module("river.multiclass").OneVsRestClassifier(model)
+        return RiverLearner(model)
+
+    def make_model(self, seed: int) -> Any:
+        """Create the River model; `ConfigError` if it does not exist or rejects its settings."""
         kind, settings = self._kind(), self.parse_settings()
         if "seed" in inspect.signature(kind).parameters:
             settings.setdefault("seed", seed)
         try:
-            model = kind(**settings)
+            return kind(**settings)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"{self.model} rejects learner.settings={self.settings!r}: {error}."
             ) from error
-        if num_classes > 2 and not model._multiclass:
-            model = importlib.import_module("river.multiclass").OneVsRestClassifier(model)
-        return RiverLearner(model)
 
     def _kind(self) -> type[Any]:
         module, _, name = self.model.partition(".")
@@ -69,13 +87,30 @@ class RiverClassifier:
             found = getattr(importlib.import_module(f"river.{module}"), name, None)
         except ImportError:
             found = None
-        if not (isinstance(found, type) and hasattr(found, "predict_one")):
+        base, examples = BASES[self.task]
+        expected = getattr(importlib.import_module("river.base"), base)
+        if not (isinstance(found, type) and issubclass(found, expected)):
             raise ConfigError(
-                f"learner.model={self.model}: River has no such classifier; expected for example "
-                "tree.HoeffdingTreeClassifier, forest.ARFClassifier or "
-                "linear_model.LogisticRegression."
+                f"learner.model={self.model}: River has no such {base.lower()}; expected for "
+                f"example {examples}."
             )
         return found
+
+
+@dataclass(frozen=True)
+class RiverRegressor(RiverClassifier):
+    """A regressor of River (``thalweg[river]``) by name, such as linear_model.LinearRegression.
+
+    A regressor with a seed gets one that is derived from the run's seed, different for each client.
+    It predicts 0 before it has learned.
+    """
+
+    task: ClassVar[str] = "regression"
+
+    model: str = "tree.HoeffdingTreeRegressor"
+
+    def begin(self, num_classes: int, seed: int) -> RiverLearner:
+        return RiverNumberLearner(self.make_model(seed))
 
 
 class RiverLearner:
@@ -84,9 +119,17 @@ class RiverLearner:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def predict(self, x: Floats32) -> int:
+    def predict(self, x: Floats32) -> float:
         predicted = self._model.predict_one(dict(enumerate(x.tolist())))
         return 0 if predicted is None else int(predicted)
 
-    def learn(self, x: Floats32, label: int) -> None:
+    def learn(self, x: Floats32, label: float) -> None:
         self._model.learn_one(dict(enumerate(x.tolist())), label)
+
+
+class RiverNumberLearner(RiverLearner):
+    """A River regressor."""
+
+    def predict(self, x: Floats32) -> float:
+        predicted = self._model.predict_one(dict(enumerate(x.tolist())))
+        return 0.0 if predicted is None else float(predicted)

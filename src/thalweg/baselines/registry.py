@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thalweg.baselines.base import Baseline
-from thalweg.baselines.from_river import RiverClassifier
-from thalweg.baselines.simple import Majority, NoChange
+from thalweg.baselines.from_river import RiverClassifier, RiverRegressor
+from thalweg.baselines.simple import Majority, Mean, NoChange
 
 
 def majority() -> Baseline:
@@ -45,10 +45,34 @@ def river_forest() -> Baseline:
     return Baseline("river-forest", RiverClassifier("forest.ARFClassifier"))
 
 
+def running_mean() -> Baseline:
+    """Predicts the mean of the targets so far; for regression."""
+    return Baseline("running-mean", Mean())
+
+
+def river_linear() -> Baseline:
+    """Linear regression with one gradient step per sample; for regression.
+
+    River's linear_model.LinearRegression. Inputs are those of the recipes, already scaled.
+    """
+    return Baseline("river-linear", RiverRegressor("linear_model.LinearRegression"))
+
+
+def river_tree_regressor() -> Baseline:
+    """A Hoeffding tree with linear models in its leaves; for regression.
+
+    River's tree.HoeffdingTreeRegressor.
+    """
+    return Baseline("river-tree-regressor", RiverRegressor("tree.HoeffdingTreeRegressor"))
+
+
 BASELINES: dict[str, Callable[[], Baseline]] = {
     "majority": majority,
     "no-change": no_change,
     "river-logistic": river_logistic,
     "river-tree": river_tree,
     "river-forest": river_forest,
+    "running-mean": running_mean,
+    "river-linear": river_linear,
+    "river-tree-regressor": river_tree_regressor,
 }

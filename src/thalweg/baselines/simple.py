@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,13 +21,32 @@ class Majority:
     1
     """
 
+    task: ClassVar[str] = "classification"
+
     def begin(self, num_classes: int, seed: int) -> MajorityLearner:
         return MajorityLearner(num_classes)
 
 
 @dataclass(frozen=True)
+class Mean:
+    """Predicts the mean of the targets so far, for regression; 0 before the first one.
+
+    >>> learner = Mean().begin(num_classes=0, seed=0)
+    >>> for target in (1.0, 4.0):
+    ...     learner.learn(np.zeros(4, np.float32), target)
+    >>> learner.predict(np.zeros(4, np.float32))
+    2.5
+    """
+
+    task: ClassVar[str] = "regression"
+
+    def begin(self, num_classes: int, seed: int) -> MeanLearner:
+        return MeanLearner()
+
+
+@dataclass(frozen=True)
 class NoChange:
-    """Predicts the last label; 0 before the first one.
+    """Predicts the last label or number; 0 before the first one.
 
     Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy is
     not informative about learning.
@@ -45,18 +65,31 @@ class MajorityLearner:
     def predict(self, x: Floats32) -> int:
         return int(self._counts.argmax())
 
-    def learn(self, x: Floats32, label: int) -> None:
-        self._counts[label] += 1
+    def learn(self, x: Floats32, label: float) -> None:
+        self._counts[int(label)] += 1
+
+
+class MeanLearner:
+    """Sum and number of the targets."""
+
+    def __init__(self) -> None:
+        self._sum, self._num = 0.0, 0
+
+    def predict(self, x: Floats32) -> float:
+        return self._sum / self._num if self._num else 0.0
+
+    def learn(self, x: Floats32, label: float) -> None:
+        self._sum, self._num = self._sum + label, self._num + 1
 
 
 class LastLabelLearner:
     """The last label."""
 
     def __init__(self) -> None:
-        self._last = 0
+        self._last: float = 0
 
-    def predict(self, x: Floats32) -> int:
+    def predict(self, x: Floats32) -> float:
         return self._last
 
-    def learn(self, x: Floats32, label: int) -> None:
+    def learn(self, x: Floats32, label: float) -> None:
         self._last = label

@@ -51,6 +51,15 @@ Model = Annotated[
         "of a net.",
     ),
 ]
+Loss = Annotated[
+    str | None,
+    typer.Option(
+        "--loss",
+        metavar="NAME|FILE.py:NAME",
+        help="Loss of a sample: cross_entropy, binary_cross_entropy, mse, mae, huber, quantile, or "
+        "your own function of outputs and targets. Short for [cyan]--set loss=...[/cyan]",
+    ),
+]
 Recipe = Annotated[
     str,
     typer.Argument(help="Name of a recipe (see thalweg list), a run folder or a plan.toml."),
@@ -82,15 +91,17 @@ Insecure = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-def _add_model(sets: list[str] | None, model: str | None, is_absolute: bool = False) -> list[str]:
-    """Return the settings with those of ``--model``, which come first."""
-    if model is None:
-        return sets or []
-    if is_absolute and ":" in model:
+def _add_short_forms(
+    sets: list[str] | None, model: str | None, loss: str | None, is_absolute: bool = False
+) -> list[str]:
+    """Return the settings with those of ``--model`` and ``--loss``, which come first."""
+    names = [] if loss is None else [f"loss={loss}"]
+    if model is not None and is_absolute and ":" in model:
         from thalweg.nets.module import make_path_absolute
 
         model = make_path_absolute(model)
-    names = ["net=module", f"net.path={model}"] if ":" in model else [f"net={model}"]
+    if model is not None:
+        names += ["net=module", f"net.path={model}"] if ":" in model else [f"net={model}"]
     return [*names, *(sets or [])]
 
 
@@ -99,6 +110,7 @@ def run(
     recipe: Recipe,
     on: On = None,
     model: Model = None,
+    loss: Loss = None,
     sets: Sets = None,
     seed: Seed = None,
     rounds: Rounds = None,
@@ -124,7 +136,7 @@ def run(
     run_command(
         recipe,
         on=on,
-        sets=_add_model(sets, model),
+        sets=_add_short_forms(sets, model, loss),
         seed=seed,
         rounds=rounds,
         out=out,
@@ -144,6 +156,7 @@ def compare(
     ],
     on: On = None,
     model: Model = None,
+    loss: Loss = None,
     seeds: Annotated[
         str, typer.Option(help="Number of seeds (3 means 0, 1, 2), or a list: 4,8,15.")
     ] = "3",
@@ -169,7 +182,7 @@ def compare(
         recipes,
         on=on,
         seeds=seeds,
-        sets=_add_model(sets, model),
+        sets=_add_short_forms(sets, model, loss),
         rounds=rounds,
         out=out,
         as_json=as_json,
@@ -254,6 +267,7 @@ def serve(
     recipe: Recipe,
     on: On = None,
     model: Model = None,
+    loss: Loss = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 means all addresses.")
     ] = "127.0.0.1",
@@ -338,7 +352,7 @@ def serve(
     serve_command(
         recipe,
         on=on,
-        sets=_add_model(sets, model, is_absolute=True),
+        sets=_add_short_forms(sets, model, loss, is_absolute=True),
         seed=seed,
         rounds=rounds,
         clients=clients,

@@ -50,8 +50,9 @@ class Flights:
 
     A sample contains what is known at departure: the departure delay, scheduled times (as points on
     a circle), day of the week, airport and distance. The label is whether the flight arrives more
-    than `late` minutes late, which holds for 41 % of the flights by default. The 9,430 flights that
-    did not arrive have no delay and are dropped.
+    than `late` minutes late, which holds for 41 % of the flights by default. With
+    ``target="minutes"`` the task is regression: the target is the arrival delay in minutes. The
+    9,430 flights that did not arrive have no delay and are dropped.
 
     All rows are tested when they arrive and then used for training; there is no separate test set.
     The unit of time is one day, so ``--set world.every=1`` delivers one day per tick.
@@ -63,6 +64,8 @@ class Flights:
     """Number of clients if they are not in the data; None: 10."""
     late: float = 0.0
     """Delay in minutes that still counts as on time; the official threshold is 15."""
+    target: Literal["late", "minutes"] = "late"
+    """late: two classes; minutes: the arrival delay as a number, in minutes."""
     at_departure: bool = True
     """True: predict at departure.
 
@@ -89,14 +92,15 @@ class Flights:
         time = when.day + when.departs / MINUTES_PER_DAY
         order = np.argsort(time, kind="stable")
         group, names = self._groups(table, order, file)
+        delay, is_number = read_numbers(table, "arr_delay", file)[order], self.target == "minutes"
         return make_stream_dataset(
             "flights",
             self._features(table, when, file)[order],
-            (read_numbers(table, "arr_delay", file) > self.late).astype(np.int64)[order],
+            delay.astype(np.float32) if is_number else (delay > self.late).astype(np.int64),
             group,
             time[order],
             standardise=self.standardise,
-            class_names=("in time", "late"),
+            class_names=() if is_number else ("in time", "late"),
             group_names=names,
         )
 

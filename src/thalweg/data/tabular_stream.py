@@ -11,7 +11,7 @@ import numpy as np
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data import search
-from thalweg.data.base import Dataset
+from thalweg.data.base import Dataset, Targets
 from thalweg.data.columns import read_codes, read_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _standardise_client(x: Floats) -> Floats:
 def make_stream_dataset(
     name: str,
     x: Floats,
-    y: Ints,
+    y: Targets,
     group: Ints,
     time: Floats,
     *,
@@ -80,14 +80,17 @@ def make_stream_dataset(
     class_names: tuple[str, ...],
     group_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """A data set in which every row arrives and none is held out for testing."""
+    """A data set in which every row arrives and none is held out for testing.
+
+    Without class names the targets are numbers (regression).
+    """
     inputs = standardise_online(x, group) if standardise else x.astype(np.float32)
     return Dataset(
         name=name,
         x=inputs,
         y=y,
         x_test=np.empty((0, x.shape[1]), dtype=np.float32),
-        y_test=np.empty(0, dtype=np.int64),
+        y_test=y[:0],
         num_classes=len(class_names),
         group=group,
         time=time,

@@ -139,6 +139,13 @@ class OnlineBaseline:
             f"baselines need features or images, but the samples of {data.name} are sequences of "
             "codes; choose other data.",
         )
+        task = getattr(plan.baseline.learner, "task", data.task)
+        require(
+            task == data.task and data.y.ndim == 1,
+            f"baseline {plan.baseline.name} is for {task} with one target, but the targets of "
+            f"{data.name} are for {data.task}, of shape {data.y.shape}. Baselines of a regression: "
+            "running-mean, no-change, river-linear and river-tree-regressor.",
+        )
         self._world: World = make_world(plan.scenario, data, plan.seed)
         self._plan, self._data = plan, apply_views(data, self._world)
         self._num_features = int(np.prod(data.x.shape[1:]))
@@ -157,35 +164,40 @@ class OnlineBaseline:
             members = self._timetable.session(rnd).members
             present = np.intersect1d(present, members, assume_unique=True)
         samples = self._collect_arrivals(rnd, present.tolist())
-        right = self._test_and_train(samples)
+        errors = self._test_and_train(samples)
         row: dict[str, Any] = {"round": rnd + 1, "cohort": len(present)}
         if session_context is not None:
             row |= {
                 "session": session_context.session,
                 "session_round": session_context.session_round,
             }
-        if right:
-            row["prequential_accuracy"] = sum(right) / len(right)
+        if errors and self._data.task == "regression":
+            row["prequential_mae"] = sum(errors) / len(errors)
+        elif errors:
+            row["prequential_accuracy"] = errors.count(0) / len(errors)
         sent = len(samples.rows) * sample_bytes(self._data) if self._plan.baseline.pooled else 0
         return {**row, "bytes_down": 0, "bytes_up": sent}
 
-    def _test_and_train(self, met: RoundSamples) -> list[bool]:
-        """Return whether each tested sample was predicted correctly before it was learnt."""
+    def _test_and_train(self, met: RoundSamples) -> list[float]:
+        """Return the absolute error of each tested sample, predicted before it was learnt.
+
+        It is 0 for a correct label.
+        """
         samples, labels = self._inputs(met.rows), self._data.labels("train", met.rows).tolist()
         learners = [self._get_learner(client) for client in met.clients.tolist()]
-        right = []
+        errors = []
         at_once = self._plan.baseline.feedback == "sample"
         for learner, x, label, is_tested in zip(
             learners, samples, labels, met.is_tested, strict=True
         ):
             if is_tested:
-                right.append(learner.predict(x) == label)
+                errors.append(abs(learner.predict(x) - label))
             if at_once:
                 learner.learn(x, label)
         if not at_once:
             for learner, x, label in zip(learners, samples, labels, strict=True):
                 learner.learn(x, label)
-        return right
+        return errors
 
     def _collect_arrivals(self, rnd: int, present: list[int]) -> RoundSamples:
         """Return the samples of a round, ordered by tick and by the time of the data, if any."""

@@ -106,6 +106,7 @@ def run(
     scenario: Scenario | str,
     *,
     model: Any = None,
+    loss: Any = None,
     seed: int = 0,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
@@ -122,6 +123,8 @@ def run(
     `settings` change fields of the recipe or the scenario, such as ``memory=Reservoir``,
     ``weights="equal"`` or ``local={"lr": 0.1}``. `model` is any ``torch.nn.Module``, a class or
     function that makes one, or its path (``"file.py:Net"``); by default the net of the scenario.
+    `loss` is a name (``"mae"``), an instance, or any function of outputs and targets; by default
+    that of the task.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
@@ -136,6 +139,7 @@ def run(
         engine=engine,
         overrides=overrides,
         model=model,
+        **({} if loss is None else {"loss": loss}),
         **settings,
     )
     return run_plan(

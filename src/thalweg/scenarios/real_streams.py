@@ -7,9 +7,11 @@ The net is linear; ``--set net=mlp`` has a hidden layer. Memories hold the arriv
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from thalweg.data import Elec2, Flights, NoaaWeather
 from thalweg.local import LocalTraining
+from thalweg.losses import Huber
 from thalweg.nets import Linear
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Replay
@@ -77,8 +79,23 @@ def flights() -> Scenario:
     )
 
 
+def flights_minutes() -> Scenario:
+    """The arrival delay of flights in minutes (regression): clients and rounds as in ``flights``.
+
+    The Huber loss is used because a few flights are many hours late.
+    """
+    return replace(
+        flights(),
+        name="flights-minutes",
+        data=Flights(target="minutes"),
+        loss=Huber(delta=20.0),
+        local=LocalTraining(lr=0.1, batch_size=64, passes=1),
+    )
+
+
 REAL_STREAMS: dict[str, Callable[[], Scenario]] = {
     "elec2": elec2,
     "weather": weather,
     "flights": flights,
+    "flights-minutes": flights_minutes,
 }
