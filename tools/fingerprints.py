@@ -75,6 +75,10 @@ CASES: dict[str, Case] = {
     "ode": _on_digits("ode", "world.absent=collecting"),
     "is": _on_digits("is"),
     "drsr+flash": _on_digits("flash+drsr"),
+    "fedavgm": _on_digits("fedavgm"),
+    "fedadam": _on_digits("fedadam"),
+    "fedbuff+faults": _on_digits("fedbuff", "faults=unreliable", "server.size=6"),
+    "ifca": _on_digits("ifca", "bank.models=3"),
     "dpcs": _on_digits("dpcs", "selection.participation=0.6"),
     "powd": _on_digits("powd", "selection.participation=0.8"),
     "warmstart": Case(
