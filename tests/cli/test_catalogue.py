@@ -59,3 +59,10 @@ def test_each_field_of_each_stage_fits_on_a_screen(
 def test_unknown_field_of_a_stage_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"unknown field of memory 'bugdet'.*'budget'\?"):
         show_command("memory.bugdet")
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "RMSprop", "local.optimizer=nadam"])
+def test_an_optimizer_can_be_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show_command(name)
+    kind = name.removeprefix("local.optimizer=").lower()
+    assert f"--set local.optimizer={kind}" in capsys.readouterr().out

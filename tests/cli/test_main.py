@@ -47,6 +47,19 @@ def test_run_prints_plan_progress_results_and_the_command_to_repeat_it(thalweg):
     assert "runs/sfedpo-digits-partial-seed7-2/" in again.stdout
 
 
+def test_the_option_optimizer_is_part_of_the_plan_and_of_the_command_to_repeat_it(thalweg):
+    words = ["run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--optimizer", "adam"]
+    done = thalweg(*words, "--set", "local.optimizer.betas=0.9,0.99")
+    assert done.returncode == 0, done.stderr
+    assert "betas=(0.9, 0.99)" in " ".join(done.stdout.split())
+    assert "momentum was 0.9" in " ".join(done.stdout.split())
+    sets = "--set local.optimizer=adam --set local.optimizer.betas=0.9,0.99"
+    assert sets in done.stdout.strip().splitlines()[-1]
+    wrong = thalweg(*words[:-1], "adan")
+    assert wrong.returncode == 2
+    assert "Did you mean" in wrong.stderr
+
+
 def test_run_with_json_prints_one_object_per_line(thalweg):
     done = thalweg(
         "run",

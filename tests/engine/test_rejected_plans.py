@@ -134,6 +134,21 @@ REFUSALS = [
         ["secure_aggregation=masked"],
         "needs individual updates",
     ),
+    *(
+        RejectedPlan("local.optimizer", recipe, scenario, ["local.optimizer=adam"], reason)
+        for recipe, scenario, reason in (
+            ("scaffold", "digits-full", "relies on the learning rate of SGD"),
+            ("fedomd", "digits-full", "geometry=euclidean"),
+            ("stream-ours", "streams-synthetic", "or set sample_weights.lr"),
+        )
+    ),
+    RejectedPlan(
+        "local.optimizer_state",
+        "feddrift",
+        "digits-full",
+        ["local.optimizer_state=keep"],
+        "bank=one-model",
+    ),
     RejectedPlan("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]
 
@@ -151,7 +166,7 @@ def test_an_invalid_combination_is_rejected_before_the_run_and_documented(
 
 
 def test_the_page_lists_tested_combinations_only() -> None:
-    listed = DOCS.read_text().partition("## What is refused")[2].partition("\n## ")[0]
+    listed = DOCS.read_text().partition("## Rejected combinations")[2].partition("\n## ")[0]
     first_cells = [row.split("|")[1] for row in listed.splitlines() if row.startswith("| `")]
     named = [name for cell in first_cells for name in cell.split("`")[1::2]]
     assert sorted(set(named)) == sorted({case.documented for case in REFUSALS})

@@ -4,7 +4,14 @@ from hypothesis import strategies as st
 
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
-from thalweg.local import LocalTraining, PolynomialDecay
+from thalweg.local import (
+    DECAYS,
+    CosineDecay,
+    LocalTraining,
+    PolynomialDecay,
+    StepwiseDecay,
+    Warmup,
+)
 
 
 def test_the_learning_rate_follows_the_polynomial():
@@ -67,3 +74,55 @@ def test_the_decay_survives_a_round_trip_through_a_dict():
     )
     with pytest.raises(ConfigError, match="decay"):
         from_dict(LocalTraining, {**plain, "decay": "polynom"})
+
+
+@pytest.mark.parametrize(
+    ("decay", "factors"),
+    [
+        (CosineDecay(rounds=4), [1.0, 0.853553, 0.5, 0.146447, 0.0, 0.0]),
+        (CosineDecay(rounds=2, floor=0.2), [1.0, 0.6, 0.2, 0.2, 0.2, 0.2]),
+        (StepwiseDecay(every=2, gamma=0.1), [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]),
+        (StepwiseDecay(every=1, gamma=0.5), [1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125]),
+        (Warmup(rounds=2, start=0.5), [0.5, 0.75, 1.0, 1.0, 1.0, 1.0]),
+        (
+            Warmup(rounds=2, start=0.1, then=CosineDecay(rounds=2)),
+            [0.1, 0.55, 1.0, 0.5, 0.0, 0.0],
+        ),
+    ],
+    ids=repr,
+)
+def test_the_factors_of_a_schedule_by_hand(decay, factors):
+    assert [decay.factor(age) for age in range(6)] == pytest.approx(factors, abs=1e-6)
+
+
+@pytest.mark.parametrize("decay", [*(cls() for cls in DECAYS.values())], ids=repr)
+def test_factors_are_pure_and_between_zero_and_one(decay):
+    factors = [decay.factor(age) for age in range(200)]
+    assert factors == [decay.factor(age) for age in range(200)]
+    assert all(0 <= factor <= 1 for factor in factors)
+
+
+def test_a_warmup_is_followed_by_another_schedule():
+    local = with_overrides(
+        LocalTraining(lr=0.1, steps=1),
+        ["decay=warmup", "decay.rounds=3", "decay.then=cosine", "decay.then.rounds=9"],
+    )
+    assert local.decay == Warmup(rounds=3, then=CosineDecay(rounds=9))
+    assert from_dict(LocalTraining, to_dict(local)) == local
+    assert Warmup(then="cosine") == Warmup(then=CosineDecay())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CosineDecay(rounds=0), "rounds must be at least 1"),
+        (lambda: CosineDecay(floor=2), "floor must lie in"),
+        (lambda: StepwiseDecay(every=0), "every must be at least 1"),
+        (lambda: StepwiseDecay(gamma=0), "gamma must lie in"),
+        (lambda: Warmup(start=0), "start must lie in"),
+        (lambda: Warmup(then="cosin"), "Did you mean 'cosine'"),
+    ],
+)
+def test_invalid_schedules_are_rejected(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()

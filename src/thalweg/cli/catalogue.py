@@ -128,13 +128,13 @@ def show_command(name: str) -> None:
             kind = name.removeprefix(f"{what}=")
             _show_policy(console, what, kind, table[kind])
             return
+    kind = name.removeprefix("local.optimizer=").lower()
+    if "." not in kind and kind in list_torch_optimizers():
+        _show_policy(console, "local.optimizer", kind, TorchOptimizer)
+        return
     stage, _, field_name = name.rpartition(".")
     if stage in PARTS:
         _show_field(console, stage, field_name)
-        return
-    kind = name.removeprefix("local.optimizer=").lower()
-    if kind in list_torch_optimizers():
-        _show_policy(console, "local.optimizer", kind, TorchOptimizer)
         return
     everything = [
         *RECIPES,

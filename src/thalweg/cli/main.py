@@ -60,6 +60,16 @@ Loss = Annotated[
         "your own function of outputs and targets. Short for [cyan]--set loss=...[/cyan]",
     ),
 ]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(
+        "--optimizer",
+        metavar="NAME",
+        help="Optimizer of the clients: [cyan]sgd[/cyan], [cyan]adam[/cyan], [cyan]adamw[/cyan], "
+        "or another class of torch.optim, such as [cyan]rmsprop[/cyan]. Options: "
+        "[cyan]--set local.optimizer.betas=0.9,0.99[/cyan].",
+    ),
+]
 Recipe = Annotated[
     str,
     typer.Argument(help="Name of a recipe (see thalweg list), a run folder or a plan.toml."),
@@ -92,10 +102,16 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 def _add_short_forms(
-    sets: list[str] | None, model: str | None, loss: str | None, is_absolute: bool = False
+    sets: list[str] | None,
+    model: str | None,
+    loss: str | None,
+    optimizer: str | None,
+    is_absolute: bool = False,
 ) -> list[str]:
-    """Return the settings with those of ``--model`` and ``--loss``, which come first."""
+    """Return the settings with those of ``--model`` and other short forms, which come first."""
     names = [] if loss is None else [f"loss={loss}"]
+    if optimizer is not None:
+        names.append(f"local.optimizer={optimizer}")
     if model is not None and is_absolute and ":" in model:
         from thalweg.nets.module import make_path_absolute
 
@@ -111,6 +127,7 @@ def run(
     on: On = None,
     model: Model = None,
     loss: Loss = None,
+    optimizer: Optimizer = None,
     sets: Sets = None,
     seed: Seed = None,
     rounds: Rounds = None,
@@ -136,7 +153,7 @@ def run(
     run_command(
         recipe,
         on=on,
-        sets=_add_short_forms(sets, model, loss),
+        sets=_add_short_forms(sets, model, loss, optimizer),
         seed=seed,
         rounds=rounds,
         out=out,
@@ -157,6 +174,7 @@ def compare(
     on: On = None,
     model: Model = None,
     loss: Loss = None,
+    optimizer: Optimizer = None,
     seeds: Annotated[
         str, typer.Option(help="Number of seeds (3 means 0, 1, 2), or a list: 4,8,15.")
     ] = "3",
@@ -182,7 +200,7 @@ def compare(
         recipes,
         on=on,
         seeds=seeds,
-        sets=_add_short_forms(sets, model, loss),
+        sets=_add_short_forms(sets, model, loss, optimizer),
         rounds=rounds,
         out=out,
         as_json=as_json,
@@ -268,6 +286,7 @@ def serve(
     on: On = None,
     model: Model = None,
     loss: Loss = None,
+    optimizer: Optimizer = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 means all addresses.")
     ] = "127.0.0.1",
@@ -352,7 +371,7 @@ def serve(
     serve_command(
         recipe,
         on=on,
-        sets=_add_short_forms(sets, model, loss, is_absolute=True),
+        sets=_add_short_forms(sets, model, loss, optimizer, is_absolute=True),
         seed=seed,
         rounds=rounds,
         clients=clients,

@@ -107,6 +107,7 @@ def run(
     *,
     model: Any = None,
     loss: Any = None,
+    optimizer: Any = None,
     seed: int = 0,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
@@ -125,6 +126,8 @@ def run(
     function that makes one, or its path (``"file.py:Net"``); by default the net of the scenario.
     `loss` is a name (``"mae"``), an instance, or any function of outputs and targets; by default
     that of the task.
+    `optimizer` is that of the clients: ``"adam"``, ``Adam(betas=(0.9, 0.99))``, or another class of
+    torch.optim by its name; by default that of the scenario.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
@@ -139,6 +142,7 @@ def run(
         engine=engine,
         overrides=overrides,
         model=model,
+        optimizer=optimizer,
         **({} if loss is None else {"loss": loss}),
         **settings,
     )

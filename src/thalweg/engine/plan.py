@@ -102,7 +102,8 @@ def make_plan(
 
     A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name,
     or a mapping of the fields to change. `model` is any ``torch.nn.Module``, a class or function
-    that makes one, or its path (``file.py:Net``):
+    that makes one, or its path (``file.py:Net``). ``optimizer="adam"`` is short for
+    ``local={"optimizer": "adam"}``:
 
     >>> settings = {"memory": "reservoir", "local": {"lr": 0.1}, "capacity": 50}
     >>> plan = make_plan("sfedpo", "digits-partial", **settings)

@@ -20,7 +20,14 @@ from thalweg.local.base import (
 from thalweg.local.continuous import Continuous  # distil the last session's model
 from thalweg.local.contrastive import Moon  # features close to the received model's (MOON)
 from thalweg.local.curvature import Curvature  # protect what matters to other clients (FedCurv)
-from thalweg.local.decay import DECAYS, LrDecay, PolynomialDecay  # learning-rate schedules
+from thalweg.local.decay import (  # learning-rate schedules
+    DECAYS,
+    CosineDecay,
+    LrDecay,
+    PolynomialDecay,
+    StepwiseDecay,
+    Warmup,
+)
 from thalweg.local.elastic import Elastic  # protect what mattered in the last state (EWC)
 from thalweg.local.geometry import Euclidean, Geometry, PNorm  # mirror descent
 from thalweg.local.not_true import NotTrue  # distil the wrong classes only (FedNTD)
@@ -66,6 +73,7 @@ __all__ = [
     "AdamW",
     "Batch",
     "Continuous",
+    "CosineDecay",
     "Curvature",
     "Elastic",
     "Euclidean",
@@ -91,12 +99,14 @@ __all__ = [
     "Sgd",
     "StatefulObjective",
     "StepSettings",
+    "StepwiseDecay",
     "Stopping",
     "TaskLoss",
     "TorchOptimizer",
     "TrainingSummary",
     "TwoTeachers",
     "UploadsFromObjective",
+    "Warmup",
     "with_features",
     "without_dropout",
 ]

@@ -39,6 +39,7 @@ def compare(
     scenario: Scenario | str,
     *,
     model: Any = None,
+    optimizer: Any = None,
     seeds: int | Iterable[int] = 3,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
@@ -52,10 +53,12 @@ def compare(
     """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
-    allowed as well. `model` and `settings` change all recipes or the scenario, as in
+    allowed as well. `model`, `optimizer` and `settings` change all recipes or the scenario, as in
     `thalweg.run`.
     """
     folder = None if out is None else Path(out)
+    if optimizer is not None:
+        settings["optimizer"] = optimizer
     where = None if data_dir is None else Path(data_dir)
     with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
         jobs = comparison_jobs(
