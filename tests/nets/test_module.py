@@ -279,6 +279,27 @@ def test_stacked_outputs_equal_single_ones(model: Any) -> None:
         assert torch.allclose(net.apply_stacked(params, x)[k], expected, atol=1e-6)
 
 
+def test_batch_norm_with_one_sample_is_explained() -> None:
+    net = build(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)), (4,), 2)
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    with pytest.raises(ConfigError, match=r"a mini-batch of one sample.*GroupNorm"):
+        net.apply(params, batch(1, (4,)), seed(0))
+    assert net.apply(params, batch(1, (4,))).shape == (1, 2)
+
+
+def test_a_model_of_the_library_transformers_is_accepted() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
+    config = transformers.BertConfig(
+        vocab_size=17, num_attention_heads=2, max_position_embeddings=16, num_labels=3, **sizes
+    )
+    net = build(
+        lambda: transformers.BertForSequenceClassification(config), (12, 17), 3, num_codes=17
+    )
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    assert net.apply(params, torch.zeros(2, 12, dtype=torch.long), seed(0)).shape == (2, 3)
+
+
 def test_features_are_the_input_of_the_last_linear_layer() -> None:
     module, x = DigitMlp(), batch()
     net = build(module)

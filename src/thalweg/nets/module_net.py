@@ -11,7 +11,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -127,11 +127,18 @@ class ModuleLayer:
         module.train(training)
         tensors = self._tensors(weights, training)
         self._local.features = None
-        if self.draws if training else self.draws_in_eval:
-            with seeded(CHECK_SEED if seed is None else seed):
+        draws = self.draws if training else self.draws_in_eval
+        try:
+            with seeded(CHECK_SEED if seed is None else seed) if draws else nullcontext():
                 found = functional_call(module, tensors, (inputs,))
-        else:
-            found = functional_call(module, tensors, (inputs,))
+        except ValueError as error:
+            if len(inputs) == 1 and "more than 1 value per channel" in str(error):
+                raise ConfigError(
+                    f"the model {self.name} cannot train on a mini-batch of one sample: {error}. "
+                    "Use GroupNorm instead of BatchNorm, or mini-batches of equal size (local.steps "
+                    "instead of local.passes)."
+                ) from error
+            raise
         features, self._local.features = self._local.features, None
         outputs = self._convert_outputs(found, len(inputs))
         return outputs, features, [tensors[name] for name in self.buffers]
