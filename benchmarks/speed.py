@@ -38,7 +38,7 @@ from thalweg.data.base import Dataset
 from thalweg.engine.stacked import StackTask, choose_stack_sizes
 from thalweg.engine.workers import WorkerPool
 from thalweg.local import LocalTraining, TaskLoss
-from thalweg.nets import Cnn, LeNet5, Linear, Mlp, NetSpec
+from thalweg.nets import NETS, Cnn, LeNet5, Linear, Mlp, NetSpec, make_model_spec
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MEAN, STD = 0.3, 0.35
@@ -85,11 +85,20 @@ def cnn() -> nn.Module:
     )
 
 
+def make_user_spec(make: Callable[[], nn.Module]) -> NetSpec:
+    """Return the specification of a module, as for `thalweg.run(..., model=make())`."""
+    return make_model_spec(make(), NETS)
+
+
 WORKLOADS = [
     Workload("A", "LeNet-5, 28x28x1", 6, 64, (1, 28, 28), 10, LeNet5(), lenet5, 3.0),
     Workload("B", "MLP 784-200-10", 20, 64, (1, 28, 28), 10, Mlp(hidden=(200,)), mlp, 2.7),
     Workload("C", "logistic regression, d=20", 1000, 16, (20,), 2, Linear(), logistic, 180.0),
     Workload("D", "3-conv CNN, 32x32x3", 6, 64, (3, 32, 32), 10, Cnn(), cnn, 2.2),
+    Workload(
+        "E", "A as a user's module", 6, 64, (1, 28, 28), 10, make_user_spec(lenet5), lenet5, 1.0
+    ),
+    Workload("F", "B as a user's module", 20, 64, (1, 28, 28), 10, make_user_spec(mlp), mlp, 1.0),
 ]
 AGGREGATION_TARGET = 3.5
 
@@ -237,7 +246,7 @@ def time_aggregation(repeats: int) -> tuple[float, float, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repetitions: fast, less precise")
-    parser.add_argument("--only", default="ABCD+", help="some of A, B, C, D and + (aggregation)")
+    parser.add_argument("--only", default="ABCDEF+", help="some of A to F and + (aggregation)")
     parser.add_argument("--objectives", action="store_true", help="A and B for every objective")
     options = parser.parse_args(arguments)
     repeats = 3 if options.quick else 21

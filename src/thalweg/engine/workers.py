@@ -219,7 +219,8 @@ class WorkerPool:
 
     def _send(self, worker: int, request: object, memory: SharedMemory | None = None) -> None:
         try:
-            self._connections[worker].send(request)
+            # `send` would pickle tensors as handles, which only child processes can open.
+            self._connections[worker].send_bytes(pickle.dumps(request))
             if memory is not None:
                 memory.send(self._connections[worker], self._processes[worker].pid)
         except OSError as error:

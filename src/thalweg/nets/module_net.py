@@ -135,7 +135,7 @@ class ModuleLayer:
             if len(inputs) == 1 and "more than 1 value per channel" in str(error):
                 raise ConfigError(
                     f"the model {self.name} cannot train on a mini-batch of one sample: {error}. "
-                    "Use GroupNorm instead of BatchNorm, or mini-batches of equal size (local.steps "
+                    "Use GroupNorm instead of BatchNorm, or mini-batches of one size (local.steps "
                     "instead of local.passes)."
                 ) from error
             raise
