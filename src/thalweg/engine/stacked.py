@@ -45,6 +45,7 @@ from thalweg.losses import (
     get_log_probabilities,
 )
 from thalweg.nets import Net
+from thalweg.nets.module_net import ModuleNet
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -309,7 +310,7 @@ class StackedTrainer:
             change = StackAugmentation(self._augment, noise, stack.num_steps)
         seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
         model = NetModel(self._net, self._is_stacked, seeds)
-        if self._is_stacked:
+        if self._is_stacked and not isinstance(self._net, ModuleNet):
             return model, *self._gather.stacked("train", rows, change)
         x, labels = self._gather.single("train", rows.ravel(), change)
         return model, x.view(*rows.shape, *x.shape[1:]), labels.view(*rows.shape, *labels.shape[1:])
