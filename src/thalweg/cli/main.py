@@ -5,6 +5,7 @@ To add an option, declare it here and pass it by name to the function of the com
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -70,6 +71,15 @@ Optimizer = Annotated[
         "[cyan]--set local.optimizer.betas=0.9,0.99[/cyan].",
     ),
 ]
+MetricNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME|FILE.py:NAME",
+        help="A further metric on the test set: f1, auroc, log_loss, or your own function of "
+        "targets and predictions. May be repeated.",
+    ),
+]
 Recipe = Annotated[
     str,
     typer.Argument(help="Name of a recipe (see thalweg list), a run folder or a plan.toml."),
@@ -106,12 +116,15 @@ def _add_short_forms(
     model: str | None,
     loss: str | None,
     optimizer: str | None,
+    metrics: list[str] | None = None,
     is_absolute: bool = False,
 ) -> list[str]:
     """Return the settings with those of ``--model`` and other short forms, which come first."""
     names = [] if loss is None else [f"loss={loss}"]
     if optimizer is not None:
         names.append(f"local.optimizer={optimizer}")
+    if metrics:
+        names.append(f"metrics={json.dumps(metrics)}")
     if model is not None and is_absolute and ":" in model:
         from thalweg.nets.module import make_path_absolute
 
@@ -128,6 +141,7 @@ def run(
     model: Model = None,
     loss: Loss = None,
     optimizer: Optimizer = None,
+    metrics: MetricNames = None,
     sets: Sets = None,
     seed: Seed = None,
     rounds: Rounds = None,
@@ -153,7 +167,7 @@ def run(
     run_command(
         recipe,
         on=on,
-        sets=_add_short_forms(sets, model, loss, optimizer),
+        sets=_add_short_forms(sets, model, loss, optimizer, metrics),
         seed=seed,
         rounds=rounds,
         out=out,
@@ -175,6 +189,7 @@ def compare(
     model: Model = None,
     loss: Loss = None,
     optimizer: Optimizer = None,
+    metrics: MetricNames = None,
     seeds: Annotated[
         str, typer.Option(help="Number of seeds (3 means 0, 1, 2), or a list: 4,8,15.")
     ] = "3",
@@ -200,7 +215,7 @@ def compare(
         recipes,
         on=on,
         seeds=seeds,
-        sets=_add_short_forms(sets, model, loss, optimizer),
+        sets=_add_short_forms(sets, model, loss, optimizer, metrics),
         rounds=rounds,
         out=out,
         as_json=as_json,
@@ -287,6 +302,7 @@ def serve(
     model: Model = None,
     loss: Loss = None,
     optimizer: Optimizer = None,
+    metrics: MetricNames = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 means all addresses.")
     ] = "127.0.0.1",
@@ -371,7 +387,7 @@ def serve(
     serve_command(
         recipe,
         on=on,
-        sets=_add_short_forms(sets, model, loss, optimizer, is_absolute=True),
+        sets=_add_short_forms(sets, model, loss, optimizer, metrics, is_absolute=True),
         seed=seed,
         rounds=rounds,
         clients=clients,

@@ -103,6 +103,7 @@ def is_measured(value: object) -> bool:
 _EVALUATED = "evaluated rounds, if there is a test set"
 _SESSIONS = "evaluated rounds, if the scenario has sessions"
 _DRIFTS = "drifting streams"
+_REQUESTED = "classification, evaluated rounds, if the scenario requests it (metrics)"
 _REGRESSION = "regression, evaluated rounds, if there is a test set"
 
 _DECLARED = (
@@ -271,6 +272,35 @@ _DECLARED = (
         title="Prequential (test-then-train) mean absolute error",
         places=("run", "table", "figure", "study"),
         note="error on arriving samples, before training on them",
+    ),
+    Metric(
+        "f1",
+        "F1 score on the test set, averaged over the classes that it has",
+        "share",
+        "higher",
+        applies=_REQUESTED,
+        heading="F1",
+        places=("run", "table"),
+        note="F1 score, averaged over the classes",
+    ),
+    Metric(
+        "auroc",
+        "Area under the ROC curve on the test set; with several classes one against the rest",
+        "share",
+        "higher",
+        applies=_REQUESTED,
+        heading="AUROC",
+        places=("run", "table"),
+        note="area under the ROC curve",
+    ),
+    Metric(
+        "log_loss",
+        "Mean negative log-probability of the right class on the test set",
+        better="lower",
+        applies=_REQUESTED,
+        heading="log loss",
+        places=("run", "table"),
+        note="negative log-probability of the right class",
     ),
     Metric(
         "validation_mae",

@@ -41,6 +41,7 @@ from thalweg.engine.simulated import HasPending, SimulatedFederation
 from thalweg.engine.task import make_net, try_loss
 from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import DriftDetection, alarm_summary
+from thalweg.evaluation.named import get_named_metric, name_metrics
 from thalweg.federation import (
     KnowsConcepts,
     ServedModels,
@@ -108,6 +109,7 @@ def run(
     model: Any = None,
     loss: Any = None,
     optimizer: Any = None,
+    metrics: Any = None,
     seed: int = 0,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
@@ -125,9 +127,10 @@ def run(
     ``weights="equal"`` or ``local={"lr": 0.1}``. `model` is any ``torch.nn.Module``, a class or
     function that makes one, or its path (``"file.py:Net"``); by default the net of the scenario.
     `loss` is a name (``"mae"``), an instance, or any function of outputs and targets; by default
-    that of the task.
-    `optimizer` is that of the clients: ``"adam"``, ``Adam(betas=(0.9, 0.99))``, or another class of
-    torch.optim by its name; by default that of the scenario.
+    that of the task. `metrics` are further metrics on the test set: names (``"f1"``) or functions
+    of targets and predictions. `optimizer` is that of the clients: ``"adam"``,
+    ``Adam(betas=(0.9, 0.99))``, or another class of torch.optim by its name; by default that of the
+    scenario.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
@@ -144,6 +147,7 @@ def run(
         model=model,
         optimizer=optimizer,
         **({} if loss is None else {"loss": loss}),
+        **({} if metrics is None else {"metrics": name_metrics(metrics)}),
         **settings,
     )
     return run_plan(
@@ -184,6 +188,8 @@ def run_plan(
     net = make_net(plan.scenario, data)
     start = make_initial_model(plan, net, data_dir)
     try_loss(plan.scenario, data, net, start)
+    for name in plan.scenario.metrics:
+        get_named_metric(name, data.task, data.name)  # reject one of another task
     client_pool = make_client_pool(plan, data, net.num_params, net.own_positions)
     data = apply_views(data, client_pool.world)
     if federate is None:
@@ -251,7 +257,14 @@ def _run_rounds(
             has_tasks = drifts.needs_tasks(plan.scenario, server.rnd)
             validation = plan.scenario.validation
             row |= evaluate_round(
-                server, plan.recipe, federation, data, validation, session_context, has_tasks
+                server,
+                plan.recipe,
+                federation,
+                data,
+                validation,
+                session_context,
+                has_tasks,
+                plan.scenario.metrics,
             )
             row |= count_learned_states(federation.client_pool)
         row["seconds"] = round(time.perf_counter() - started, 6)

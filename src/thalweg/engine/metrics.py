@@ -13,6 +13,7 @@ from thalweg.data import Dataset
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.per_client_eval import ScoreCache, get_model_use, score_per_client
 from thalweg.engine.regression import evaluate_regression
+from thalweg.engine.requested_metrics import compute_requested_metrics
 from thalweg.engine.scores import score_predictions
 from thalweg.engine.simulated import SimulatedFederation
 from thalweg.engine.tasks import task_records
@@ -100,6 +101,7 @@ def evaluate_round(
     validation: float,
     session_context: SessionContext | None,
     has_tasks: bool = False,
+    requested: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the scores of the served models on the test set, as the clients use them."""
     if len(data.y_test) == 0:
@@ -107,12 +109,31 @@ def evaluate_round(
     served = get_served_models(server, recipe)
     if getattr(recipe.bank, "keeps_trained_models", False):
         served = _get_trained_models(served, federation.client_pool)
+    row = _evaluate(
+        served, recipe, federation, data, validation, server.rnd, session_context, has_tasks
+    )
+    return row | compute_requested_metrics(
+        requested, served, federation, data, validation, server.rnd - 1, row
+    )
+
+
+def _evaluate(
+    served: ServedModels,
+    recipe: Recipe,
+    federation: SimulatedFederation,
+    data: Dataset,
+    validation: float,
+    rounds_done: int,
+    session_context: SessionContext | None,
+    has_tasks: bool,
+) -> dict[str, Any]:
+    """Return the scores that every run has."""
     if data.task == "regression":
-        return evaluate_regression(served, federation, data, validation, server.rnd - 1)
+        return evaluate_regression(served, federation, data, validation, rounds_done - 1)
     if not data.views and (served.mixtures is None or len(served.models) == 1):
         return _evaluate_shared(served, federation, data, validation, session_context)
     score_cache = ScoreCache(federation, served.models, data)
-    use = get_model_use(served, federation, server.rnd - 1)
+    use = get_model_use(served, federation, rounds_done - 1)
     row = score_per_client(score_cache, use, federation, data, validation, session_context)
     if getattr(recipe.bank, "has_personal_models", False):
         row.pop("purity", None)  # one model per client is always pure

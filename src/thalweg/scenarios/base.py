@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
+from thalweg.evaluation.named import name_metrics
 from thalweg.local import LocalTraining
 from thalweg.losses import LOSSES, Loss, wrap_function
 from thalweg.nets import NETS, NetSpec
@@ -45,6 +46,10 @@ class Scenario:
 
     None: cross_entropy for classes, mse for numbers.
     """
+    metrics: tuple[str, ...] = ()
+    """Further metrics on the test set: accuracy, balanced_accuracy, f1, auroc, log_loss, mae, rmse,
+    r2, or functions of targets and predictions (file.py:function).
+    """
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """Augmentation of training images; None: none."""
     start_from: str | None = None
@@ -61,6 +66,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         convert_parts(self)
+        object.__setattr__(self, "metrics", name_metrics(self.metrics))
         check_ranges(
             self,
             rounds="[1, inf)",

@@ -1,0 +1,68 @@
+"""Compute the metrics that a scenario requests, on the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from thalweg.core.types import Floats
+from thalweg.data import Dataset
+from thalweg.engine.per_client_eval import get_model_use
+from thalweg.engine.scores import split_test_set
+from thalweg.engine.simulated import SimulatedFederation
+from thalweg.evaluation.named import get_named_metric
+from thalweg.federation import ServedModels
+
+
+def compute_requested_metrics(
+    names: Sequence[str],
+    served: ServedModels,
+    federation: SimulatedFederation,
+    data: Dataset,
+    validation: float,
+    rnd: int,
+    row: Mapping[str, Any],
+) -> dict[str, float]:
+    """Return the requested metrics that the row does not have yet, averaged over the clients.
+
+    Each client predicts with its mixture of models, in its view of the test set: the weighted mean
+    of their class probabilities, or of their outputs in a regression.
+    """
+    found = [get_named_metric(name, data.task, data.name) for name in names]
+    metrics = [metric for metric in found if metric.name not in row]
+    if not metrics:
+        return {}
+    rows, _ = split_test_set(data, validation)
+    use = get_model_use(served, federation, rnd)
+    groups, sizes = np.unique(
+        np.column_stack([use.views, use.mixtures]), axis=0, return_counts=True
+    )
+    values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
+    for view, *mixture in groups.tolist():
+        here = rows + int(view) * data.num_samples("test")
+        outputs = _mix(served, federation, data, here, np.array(mixture))
+        targets = data.labels("test", here)
+        is_regression = data.task == "regression"
+        predicted = outputs.reshape(targets.shape) if is_regression else outputs.argmax(axis=1)
+        for metric in metrics:
+            given = outputs if metric.needs_probabilities else predicted
+            values[metric.name].append(metric.compute(targets, given))
+    return {name: fmean(each, weights=sizes.tolist()) for name, each in values.items()}
+
+
+def _mix(
+    served: ServedModels,
+    federation: SimulatedFederation,
+    data: Dataset,
+    rows: Any,
+    mixture: Floats,
+) -> Floats:
+    """Return class probabilities (n, C), or outputs (n, D), of a mixture of models."""
+    total = np.zeros((len(rows), data.num_outputs))
+    for model in np.flatnonzero(mixture).tolist():
+        scores = federation.scores(served.models[model], "test", rows).astype(np.float64)
+        total += mixture[model] * (scores if data.task == "regression" else np.exp(scores))
+    return total
