@@ -49,7 +49,13 @@ def absolute(outputs: Any, targets: Any) -> Any:
     return (outputs - targets).abs()
 
 
-@pytest.mark.parametrize("recipe", ["fedavg", "fedewc", "moon", "feddrift", "is", "powd"])
+REGRESSION_RECIPES = [
+    *("fedavg", "fedewc", "moon", "feddrift", "is", "powd"),
+    *("local-only", "fine-tuned", "centralised"),
+]
+
+
+@pytest.mark.parametrize("recipe", REGRESSION_RECIPES)
 def test_engines_agree_on_a_regression(file: Path, recipe: str) -> None:
     fast, reference = (
         thalweg.run(recipe, scenario(file), engine=engine, seed=1, workers=1)

@@ -69,7 +69,7 @@ def round_row(
 
 def sample_bytes(data: Dataset) -> int:
     """Return the bytes of one sample and its target that a client sends, 4 for each number."""
-    return 4 * (int(np.prod(data.x.shape[1:])) + 1)
+    return 4 * int(np.prod(data.x.shape[1:]) + np.prod(data.y.shape[1:]))
 
 
 def _count_responses(updates: Updates | None) -> int:
