@@ -37,6 +37,7 @@ from thalweg.local import (
     TorchOptimizer,
 )
 from thalweg.local.optimizers import list_torch_optimizers
+from thalweg.losses import LOSSES
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, get_recipe
@@ -49,6 +50,7 @@ from thalweg.streams import ARRIVALS, DRIFTS, FAULTS, PARTITIONS, SCHEDULES, WOR
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
     "net": NETS,
+    "loss": LOSSES,
     "world": WORLDS,
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
