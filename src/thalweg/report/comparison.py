@@ -16,6 +16,7 @@ from thalweg.core.errors import require
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
+from thalweg.evaluation.named import name_metrics
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import Summary, summarise
@@ -39,6 +40,8 @@ def compare(
     scenario: Scenario | str,
     *,
     model: Any = None,
+    loss: Any = None,
+    metrics: Any = None,
     optimizer: Any = None,
     seeds: int | Iterable[int] = 3,
     rounds: int | None = None,
@@ -53,12 +56,16 @@ def compare(
     """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
-    allowed as well. `model`, `optimizer` and `settings` change all recipes or the scenario, as in
-    `thalweg.run`.
+    allowed as well. `model`, `loss`, `metrics`, `optimizer` and `settings` change all recipes or
+    the scenario, as in `thalweg.run`.
     """
     folder = None if out is None else Path(out)
     if optimizer is not None:
         settings["optimizer"] = optimizer
+    if loss is not None:
+        settings["loss"] = loss
+    if metrics is not None:
+        settings["metrics"] = name_metrics(metrics)
     where = None if data_dir is None else Path(data_dir)
     with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
         jobs = comparison_jobs(
