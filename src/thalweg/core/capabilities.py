@@ -38,7 +38,7 @@ class ModelProbe(Protocol):
         ...
 
     def gradient(self, rows: Ints) -> Floats32:
-        """(P,) the current gradient of the mean cross-entropy of the samples."""
+        """(P,) the current gradient of the mean loss of the samples."""
         ...
 
     def at(self, params: Floats32) -> ModelProbe:

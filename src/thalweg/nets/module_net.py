@@ -462,7 +462,7 @@ def _check_tensors(module: nn.Module, spec: Module) -> None:
         raise ConfigError(
             f"the model {spec.name} has the buffers {', '.join(floats[:4])}"
             f"{', ...' if len(floats) > 4 else ''}, and net.buffers is reject. Use layers without "
-            "buffers, such as GroupNorm, or average them (net.buffers=average)."
+            "buffers, such as GroupNorm, or set net.buffers to average."
         )
 
 
