@@ -29,7 +29,7 @@ class UnknownName(ConfigError):
     """A name is not in the table in which it was looked up."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        known = sorted(known)
+        known = sorted(set(known))
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         super().__init__(f"unknown {what} {name!r}; known: {', '.join(known) or 'none'}.{hint}")
