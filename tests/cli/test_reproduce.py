@@ -9,7 +9,7 @@ import time
 
 def test_reproduce_without_a_name_lists_studies(thalweg):
     listed = json.loads(thalweg("reproduce", "--json").stdout)
-    assert listed["sfedpo-table-1"] == 264
+    assert listed["sfedpo-table-1"] == 336  # 14 rows, 8 columns, 3 seeds
     assert "sfedpo-table-3-fashion-mnist" in thalweg("reproduce").stdout
 
 

@@ -104,7 +104,7 @@ def test_every_registered_net_builds_with_default_options(name):
         (lambda: LeNet5().build((20,), 10), ["images", "(20,)", "'mlp'"]),
         (lambda: Cnn().build((3, 7, 32), 10), ["8x8", "7x32"]),
         (lambda: LeNet5().build((1, 3, 3), 10), ["4x4", "3x3"]),
-        (lambda: Linear().build((20,), 1), ["2 classes", "got 1"]),
+        (lambda: Linear().build((20,), 0), ["at least one output", "got 0"]),
         (lambda: Linear().build((), 2), ["()"]),
         (
             lambda: Mlp().build((80, 97), 97),

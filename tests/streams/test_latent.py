@@ -153,7 +153,7 @@ def test_small_state_pool_repeats_only_after_all_rows_arrived() -> None:
     assert min(sizes) < 60 < max(sizes)
     for client in range(10):
         _, arrivals = world.emit(world.begin(client)[0], client, 0)
-        for items, state in arrivals:
+        for items, state, _ in arrivals:
             assert np.bincount(items).max() == -(-60 // sizes[state])
             lap = items[: sizes[state]]
             assert len(set(lap.tolist())) == len(lap)

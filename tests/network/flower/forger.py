@@ -69,6 +69,7 @@ def valid_fields(request: Fields) -> Fields:
         "losses": np.ones(num),
         "num_tested": none,
         "num_correct": none,
+        "error_sums": None,
         "probe_round": request["probe_round"],
         "reports": {},
         "uploads": {},
