@@ -18,7 +18,7 @@ TIMES = re.compile(r"\d+(\.\d+)? rounds/s|\d+:\d\d| +\d+\.\d ± \d+\.\d$")  # di
 
 def comparable(line: str) -> tuple[str, list[float]]:
     """Split a line into its words and its numbers, without times."""
-    line = TIMES.sub("", line).replace("−", "-")
+    line = TIMES.sub("", line.rstrip()).replace("−", "-")
     words = " ".join(re.sub("─+", "─", NUMBER.sub("#", line)).split())
     return words, [float(number) for number in NUMBER.findall(line)]
 
@@ -58,5 +58,5 @@ def test_readme_shows_the_output_of_the_demo(
     monkeypatch.chdir(tmp_path)
     makefile = (ROOT / "Makefile").read_text()
     (command,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/(.*)$", makefile, re.MULTILINE)
-    shown = block_with("mean state")
+    shown = block_with("page   runs/demo/index.html")
     check_output(shown, command.replace("$(RUNS)", "runs/demo"), columns=80, tolerance=0.5)
