@@ -153,7 +153,7 @@ def test_modules_that_cannot_be_trained_are_rejected(model: nn.Module, message: 
 
 def test_buffers_can_be_rejected() -> None:
     spec = Module(f"{HERE}:batch_norm_resnet", buffers="reject")
-    with pytest.raises(ConfigError, match=r"buffers 1.norm.running_mean.*GroupNorm, or average"):
+    with pytest.raises(ConfigError, match=r"buffers 1.norm.running_mean.*GroupNorm, or set"):
         spec.build(DIGIT, 10)
     assert Module(f"{HERE}:group_norm_resnet", buffers="reject").build(DIGIT, 10).num_buffers == 0
 
