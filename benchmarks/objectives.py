@@ -31,7 +31,7 @@ from speed import (
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thalweg.core.capabilities import ServerHalf, TracksSessions
+from thalweg.core.capabilities import ServerPart, TracksSessions
 from thalweg.core.types import Floats32, Ints
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
@@ -225,15 +225,15 @@ def make_memo(objective: Objective, trainer: StackedTrainer, start: Floats32, ro
     ]
     clients, memo, broadcast = np.arange(len(start)), dict[str, Floats32](), dict[str, Floats32]()
     server = (
-        objective.init_server(len(start), num_params) if isinstance(objective, ServerHalf) else None
+        objective.init_server(len(start), num_params) if isinstance(objective, ServerPart) else None
     )
     if isinstance(objective, TracksSessions):
         server = objective.start_session(server, probes[0].params(), clients)
-    if isinstance(objective, ServerHalf) and isinstance(objective, UploadsFromObjective):
+    if isinstance(objective, ServerPart) and isinstance(objective, UploadsFromObjective):
         sent = [objective.upload(probe, held) for probe, held in zip(probes, rows, strict=True)]
         uploads = {name: np.stack([each[name] for each in sent]) for name in sent[0]}
         server = objective.collect(server, clients, uploads)
-    if isinstance(objective, ServerHalf):
+    if isinstance(objective, ServerPart):
         broadcast = dict(objective.broadcast(server, clients))
     if isinstance(objective, StatefulObjective):
         memos = []

@@ -349,9 +349,11 @@ class DoublesModels(bank.OneModel):
     """Multiplies the model by two."""
 
     def assign(
-        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: None, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> bank.BankAssignment:
-        return super().assign(state, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
+        return (
+            super().assign(state, roster, responses, num_models)._replace(mix=np.full((1, 1), 2.0))
+        )
 
 
 class HoldsOutAll(local.GainThreshold):

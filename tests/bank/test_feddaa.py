@@ -22,16 +22,16 @@ def prototype(concept, classes=(0, 1)):
     return np.where(has_class[:, None], rows, 0.0), has_class.astype(np.float64)
 
 
-def answers_for(old, new, classes=(0, 1)):
-    """Return the answers of clients with data of these concepts; None: no old data."""
-    answers = {NEW: [], NEW + CLASSES: [], OLD: [], OLD + CLASSES: []}
+def responses_for(old, new, classes=(0, 1)):
+    """Return the responses of clients with data of these concepts; None: no old data."""
+    responses = {NEW: [], NEW + CLASSES: [], OLD: [], OLD + CLASSES: []}
     for before, now in zip(old, new, strict=True):
         for name, concept in ((OLD, before), (NEW, now)):
             rows, has_class = prototype(0, ()) if concept is None else prototype(concept, classes)
-            answers[name].append(rows.ravel())
-            answers[name + CLASSES].append(has_class)
-    answers[NEW_SINCE] = [[7.0]] * len(new)
-    return {name: np.array(rows) for name, rows in answers.items()}
+            responses[name].append(rows.ravel())
+            responses[name + CLASSES].append(has_class)
+    responses[NEW_SINCE] = [[7.0]] * len(new)
+    return {name: np.array(rows) for name, rows in responses.items()}
 
 
 def first_step(bank, num_clients=6, cohort=ALL_CLIENTS):
@@ -43,7 +43,7 @@ def second_step(bank, old, new, *, rnd=40, cohort=ALL_CLIENTS, plan=None):
     plan = plan or first_step(bank, len(old), list(range(len(old))))
     cohort, surveyed = [k for k in cohort if k < len(old)], range(len(old))
     roster = roster_for(rnd, cohort, num_clients=len(old), surveyed=surveyed)
-    return bank.assign(plan.state, roster, answers_for(old, new), len(plan.mix))
+    return bank.assign(plan.state, roster, responses_for(old, new), len(plan.mix))
 
 
 def test_first_step_has_first_count_models_and_no_survey():
@@ -92,7 +92,7 @@ def test_mixtures_and_label_priors_are_reset_at_a_step_start():
     state = bank.collect(plan.state, np.arange(6), uploads)
     assert bank.mixtures(state, 2)[0].tolist() == [1.0, 0.0]
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
-    plan = bank.assign(state, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
+    plan = bank.assign(state, roster, responses_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
     assert bank.mixtures(plan.state, 2).tolist() == [[0.5, 0.5]] * 6
     assert plan.broadcast[PRIORS].tolist() == [[0.5] * 4] * 6
 
@@ -150,7 +150,7 @@ def shrink(bank, mass, old, new, num_models=3):
     plan = first_step(bank)
     state = bank.collect(plan.state, np.arange(6), {MASS: np.array(mass, dtype=np.float32)})
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
-    plan = bank.assign(state, roster, answers_for(old, new), num_models)
+    plan = bank.assign(state, roster, responses_for(old, new), num_models)
     assert not plan.is_new.any()
     assert (plan.mix.sum(axis=1) == 1).all()
     return plan.mix.argmax(axis=1).tolist()
@@ -202,9 +202,9 @@ def test_matched_shrinking_needs_as_many_clusters_as_models():
 def test_without_rdld_no_client_has_drifted_and_all_train_on_old_samples():
     bank, plan = FedDaa(use_rdld=False), first_step(FedDaa())
     roster = roster_for(40, ALL_CLIENTS, surveyed=[0, 1, 2, 3])
-    plan = bank.assign(plan.state, roster, answers_for([0, 0, 1, 1], [1, 0, 1, 1]), 2)
+    plan = bank.assign(plan.state, roster, responses_for([0, 0, 1, 1], [1, 0, 1, 1]), 2)
     assert bank.extra_metrics(plan.state, roster)["drifts_found"] == 0
-    assert plan.broadcast[SINCE].ravel().tolist() == [0] * 6  # also without an answer
+    assert plan.broadcast[SINCE].ravel().tolist() == [0] * 6  # also without a response
 
 
 def test_without_ncd_the_prototypes_are_clustered_into_first_count_groups():
@@ -214,7 +214,7 @@ def test_without_ncd_the_prototypes_are_clustered_into_first_count_groups():
     assert plan.state.drifted.tolist() == [False] * 5 + [True]
 
 
-def test_step_without_answers_keeps_the_models_and_the_number_of_clusters():
+def test_step_without_responses_keeps_the_models_and_the_number_of_clusters():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2])
     plan = bank.assign(plan.state, roster_for(80, [0, 1], surveyed=[]), {}, 3)
@@ -265,8 +265,8 @@ def test_clusters_and_drifts_with_a_class_that_no_client_has(missing):
     bank = FedDaa(missing=missing)
     plan = first_step(bank)
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
-    answers = answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], classes=[0])
-    plan = bank.assign(plan.state, roster, answers, 2)
+    responses = responses_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], classes=[0])
+    plan = bank.assign(plan.state, roster, responses, 2)
     assert plan.state.clusters_found == 2
     assert plan.state.drifted.tolist() == [False, False, True, False, False, True]
 
@@ -274,8 +274,10 @@ def test_clusters_and_drifts_with_a_class_that_no_client_has(missing):
 def test_missing_classes_split_clusters_with_zero_rows_but_not_with_masks():
     """Two concepts; of each, two clients have both classes and four have one class only."""
     concepts, parts = [0, 1, 0, 1, 0, 1], ([0, 1], [0], [1], [0], [1], [0, 1])
-    answers = [answers_for(concepts[:2], concepts[:2], classes) for classes in parts]
-    both = {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+    responses = [responses_for(concepts[:2], concepts[:2], classes) for classes in parts]
+    both = {
+        name: np.concatenate([response[name] for response in responses]) for name in responses[0]
+    }
     roster = roster_for(40, range(12), num_clients=12, surveyed=range(12))
     found = {}
     for missing in ("zero", "impute", "mask"):
@@ -286,25 +288,25 @@ def test_missing_classes_split_clusters_with_zero_rows_but_not_with_masks():
     assert found["mask"] == 2
 
 
-def test_clients_without_an_answer_train_on_new_samples_only():
+def test_clients_without_a_response_train_on_new_samples_only():
     bank, plan = FedDaa(), first_step(FedDaa())
     roster = roster_for(40, ALL_CLIENTS, surveyed=[0, 1, 2, 3])
-    plan = bank.assign(plan.state, roster, answers_for([0, 0, 1, 1], [0, 0, 1, 1]), 2)
+    plan = bank.assign(plan.state, roster, responses_for([0, 0, 1, 1], [0, 0, 1, 1]), 2)
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 0, 0, 40, 40]
 
 
 def test_clients_without_samples_or_without_old_samples_have_not_drifted():
     bank, plan = FedDaa(), first_step(FedDaa())
-    answers = answers_for([0, 0, 1, 1, None, 1], [0, 0, 1, 1, 1, 0])
-    for answer in answers.values():
-        answer[5] = math.nan
-    plan = bank.assign(plan.state, roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS), answers, 2)
+    responses = responses_for([0, 0, 1, 1, None, 1], [0, 0, 1, 1, 1, 0])
+    for response in responses.values():
+        response[5] = math.nan
+    plan = bank.assign(plan.state, roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS), responses, 2)
     assert not plan.state.drifted.any()
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 0, 0, 0, 40]
 
 
 @pytest.mark.parametrize("rnd", [40, 47])
-def test_step_starts_without_any_answers(rnd):
+def test_step_starts_without_any_responses(rnd):
     bank, plan = FedDaa(), first_step(FedDaa())
     plan = bank.assign(plan.state, roster_for(rnd, [0, 1], surveyed=[]), {}, 2)
     assert len(plan.mix) == 2
@@ -338,7 +340,7 @@ def test_alarms_start_steps_after_the_minimum_length():
         assert surveyed == (
             [] if alarmed == [5] else ALL_CLIENTS
         )  # the alarmed client must be chosen
-        plan = bank.assign(plan.state, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
+        plan = bank.assign(plan.state, roster, responses_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
         assert plan.broadcast[BEGAN].ravel().tolist() == [began] * 2
 
 
@@ -346,7 +348,7 @@ def test_after_an_alarm_drifted_clients_train_on_the_last_arrival_and_others_on_
     bank = FedDaa(every=None)
     plan = first_step(bank)
     roster = roster_for(12, ALL_CLIENTS, surveyed=ALL_CLIENTS, alarmed=[0])
-    plan = bank.assign(plan.state, roster, answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
+    plan = bank.assign(plan.state, roster, responses_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 7, 0, 0, 7]
 
 
@@ -360,13 +362,13 @@ class Drifting(FakeSurveyContext):
         return np.arange(10, 13)
 
 
-def test_answer_contains_prototypes_of_the_previous_step_and_of_new_samples():
-    answer = FedDaa(every=40).answer_survey(Drifting(rnd=80))[1]
+def test_response_contains_prototypes_of_the_previous_step_and_of_new_samples():
+    response = FedDaa(every=40).answer_survey(Drifting(rnd=80))[1]
     assert (
-        answer[NEW].tolist() == [12.0] * 3 + [10.0] * 3 + [11.0] * 3
+        response[NEW].tolist() == [12.0] * 3 + [10.0] * 3 + [11.0] * 3
     )  # rows 12, 10, 11: classes 0, 1, 2
-    assert answer[OLD].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3  # rows 6, 9; 4, 7; 5, 8
-    assert answer[NEW + CLASSES].tolist() == [1.0] * 3
+    assert response[OLD].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3  # rows 6, 9; 4, 7; 5, 8
+    assert response[NEW + CLASSES].tolist() == [1.0] * 3
 
 
 def test_after_an_alarm_the_last_arrival_is_new_if_nothing_arrives():
@@ -375,17 +377,17 @@ def test_after_an_alarm_the_last_arrival_is_new_if_nothing_arrives():
         def newest(self):
             return self.held
 
-    answer = FedDaa(every=None).answer_survey(Waiting(rnd=45))[1]
-    assert answer[NEW_SINCE].tolist() == [40.0]
-    assert answer[NEW].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3
-    assert answer[OLD].tolist() == [1.5] * 3 + [1.0] * 3 + [2.0] * 3  # rows 0, 3; 1; 2
+    response = FedDaa(every=None).answer_survey(Waiting(rnd=45))[1]
+    assert response[NEW_SINCE].tolist() == [40.0]
+    assert response[NEW].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3
+    assert response[OLD].tolist() == [1.5] * 3 + [1.0] * 3 + [2.0] * 3  # rows 0, 3; 1; 2
     assert FedDaa(every=None).answer_survey(Drifting(rnd=45))[1][NEW_SINCE].tolist() == [45.0]
 
 
 def test_prototypes_of_probabilities_have_unit_length():
-    answer = FedDaa(every=40, output="probabilities").answer_survey(Drifting(rnd=80))[1]
-    np.testing.assert_allclose(answer[NEW], 1 / 3)
-    assert np.linalg.norm(answer[OLD]) == pytest.approx(1)
+    response = FedDaa(every=40, output="probabilities").answer_survey(Drifting(rnd=80))[1]
+    np.testing.assert_allclose(response[NEW], 1 / 3)
+    assert np.linalg.norm(response[OLD]) == pytest.approx(1)
 
 
 def test_prototype_of_a_single_sample_has_one_class():
@@ -396,11 +398,11 @@ def test_prototype_of_a_single_sample_has_one_class():
         def newest(self):
             return np.array([4])
 
-    answer = client_prototypes(OneSample(), 40, "probabilities")
-    assert answer[NEW + CLASSES].tolist() == answer[OLD + CLASSES].tolist() == [0.0, 1.0, 0.0]
+    response = client_prototypes(OneSample(), 40, "probabilities")
+    assert response[NEW + CLASSES].tolist() == response[OLD + CLASSES].tolist() == [0.0, 1.0, 0.0]
 
 
-def test_answer_of_a_client_without_samples_is_empty():
+def test_response_of_a_client_without_samples_is_empty():
     assert FedDaa().answer_survey(FakeSurveyContext(has_data=False)) == (None, {})
 
 
@@ -427,7 +429,7 @@ def test_a_single_given_number_of_models_is_used_in_every_step():
 
 def test_survey_responses_need_prototypes_and_training_responses_need_masses():
     bank = FedDaa()
-    prototypes = {name: rows[0] for name, rows in answers_for([0], [1]).items()}
+    prototypes = {name: rows[0] for name, rows in responses_for([0], [1]).items()}
     masses = {MASS: np.array([[3.0, 2.0]])}
     as_survey = Claim(prototypes, 10, 1, num_classes=2, is_survey_response=True)
     as_update = Claim(masses, 10, 1, num_samples=5, num_classes=2)

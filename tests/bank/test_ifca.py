@@ -27,7 +27,7 @@ def test_each_client_trains_the_model_with_its_smallest_loss():
     assert bank.shares(plan.state, 3) == pytest.approx([2 / 3, 0, 1 / 3])
 
 
-def test_clients_without_an_answer_keep_their_model_or_get_the_first():
+def test_clients_without_a_response_keep_their_model_or_get_the_first():
     bank = Ifca(models=2)
     plan = assign(bank, bank.init(6, 2), [0], [[2, 1]])
     plan = assign(bank, plan.state, [0, 1], [[np.nan, np.nan], [np.nan, np.nan]])
@@ -41,11 +41,11 @@ def test_clients_without_a_model_are_evaluated_with_the_models_by_their_shares()
     assert mixtures[[0, 3, 4]].tolist() == [[1, 0], [0, 1], [0.75, 0.25]]
 
 
-def test_an_answer_has_the_mean_loss_of_each_model():
+def test_a_response_has_the_mean_loss_of_each_model():
     view = FakeSurveyContext(num_models=3)
-    answer = Ifca(models=3).answer_survey(view)[1]
+    response = Ifca(models=3).answer_survey(view)[1]
     expected = [view.probe_model(model).losses(view.newest).mean() for model in range(3)]
-    assert answer[LOSSES] == pytest.approx(expected)
+    assert response[LOSSES] == pytest.approx(expected)
     assert Ifca().answer_survey(FakeSurveyContext(has_data=False))[1] == {}
 
 

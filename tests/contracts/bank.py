@@ -19,27 +19,27 @@ from thalweg.bank import (
 )
 from thalweg.core.capabilities import Surveys
 from thalweg.core.types import Floats, Ints, OracleRoster, Roster, SurveyResponses
-from thalweg.federation import tabulate_answers
+from thalweg.federation import tabulate_responses
 
 NUM_CLIENTS, NUM_CLASSES = 6, 3
 COHORTS = ([0, 1, 2], [3], [0, 5], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [2])
 
 
 def some_responses(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> SurveyResponses:
-    """Return answers of clients with random losses; the last one of a large cohort has no data."""
+    """Return responses with random losses; the last client of a large cohort has no data."""
     if not isinstance(bank, Surveys):
         return {}
-    answers = []
+    responses = []
     for k in range(len(cohort)):
         has_data = len(cohort) <= 3 or k < len(cohort) - 1
         view = FakeSurveyContext(
             seed=100 * rnd + k, num_models=num_models, has_data=has_data, rnd=rnd
         )
-        answers.append(bank.answer_survey(view)[1])
-        assert bank.answer_survey(view)[1].keys() == answers[-1].keys(), (
+        responses.append(bank.answer_survey(view)[1])
+        assert bank.answer_survey(view)[1].keys() == responses[-1].keys(), (
             "responses are reproducible"
         )
-    return tabulate_answers(answers, type(bank).__name__)
+    return tabulate_responses(responses, type(bank).__name__)
 
 
 def roster_for_cohort(cohort: Ints, rnd: int = 0) -> Roster:
@@ -69,13 +69,13 @@ def check_bank(bank: Bank) -> None:
         cohort = np.array(who)
         roster = roster_for_cohort(cohort, rnd)
         roster = replace(roster, surveyed=surveyed_by(bank, roster))
-        answers = some_responses(bank, roster.surveyed, num_models, rnd)
-        arguments = to_comparable([state, cohort, answers])
-        plan = bank.assign(state, roster, answers, num_models)
-        assert to_comparable([state, cohort, answers]) == arguments, "arguments do not change"
+        responses = some_responses(bank, roster.surveyed, num_models, rnd)
+        arguments = to_comparable([state, cohort, responses])
+        plan = bank.assign(state, roster, responses, num_models)
+        assert to_comparable([state, cohort, responses]) == arguments, "arguments do not change"
         _check_plan(plan, cohort, num_models)
         restored = round_trip(state, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
-        again = bank.assign(restored, roster, answers, num_models)
+        again = bank.assign(restored, roster, responses, num_models)
         assert to_comparable(list(again)) == to_comparable(list(plan)), (
             "the state survives a checkpoint"
         )

@@ -9,7 +9,7 @@ import torch
 
 from contracts.checkpoint import round_trip, to_comparable
 from contracts.model_probes import FakeModelProbe
-from thalweg.core.capabilities import ServerHalf, TracksSessions
+from thalweg.core.capabilities import ServerPart, TracksSessions
 from thalweg.core.types import Floats32
 from thalweg.engine.models import NetModel
 from thalweg.local import (
@@ -67,7 +67,7 @@ def memos(objective: Objective, start: torch.Tensor) -> list[dict[str, torch.Ten
         later |= _stack_memos(
             [objective.memo(state, _to_float32(start[0])) for state in later_states]
         )
-    if isinstance(objective, ServerHalf):
+    if isinstance(objective, ServerPart):
         clients = np.arange(num_clients)
         server_state = objective.init_server(num_clients + 2, num_params)
         first |= _to_float64(objective.broadcast(server_state, clients))
@@ -133,7 +133,7 @@ def _uploads(objective: Objective, vectors: Floats32) -> list[dict[str, Floats32
 
 
 def _broadcast(objective: Objective, num_params: int) -> dict[str, Floats32]:
-    if not isinstance(objective, ServerHalf):
+    if not isinstance(objective, ServerPart):
         return {}
     broadcast = objective.broadcast(objective.init_server(5, num_params), np.arange(1))
     return {name: rows[0] for name, rows in broadcast.items()}

@@ -27,7 +27,7 @@ class EvenAndOdd:
         return EvenOddState(np.full(num_clients, 0.5), 0)
 
     def assign(
-        self, state: EvenOddState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: EvenOddState, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
         mix = np.array([[1.0], [0.0]]) if num_models == 1 else np.eye(2)

@@ -170,9 +170,9 @@ def _check_stream(world: World, again: World, client: int, num_rows: int) -> Non
         "same seed, same start"
     )
     is_historical = world.supply(client).is_historical
-    for lived in range(4):
+    for stream_round in range(4):
         before = to_comparable(state)
-        following, arrivals = world.emit(state, client, lived)
+        following, arrivals = world.emit(state, client, stream_round)
         assert to_comparable(state) == before, "the old state does not change"
         assert len(arrivals) == world.ticks, "one arrival per tick"
         for arrival in arrivals:
@@ -181,11 +181,11 @@ def _check_stream(world: World, again: World, client: int, num_rows: int) -> Non
                 "historical clients receive no samples in rounds"
             )
         expected_result = to_comparable((following, arrivals))
-        assert to_comparable(world.emit(state, client, lived)) == expected_result, (
+        assert to_comparable(world.emit(state, client, stream_round)) == expected_result, (
             "equal arguments give equal results"
         )
         restored = round_trip(state, fresh=world.begin(client)[0])
-        assert to_comparable(again.emit(restored, client, lived)) == expected_result, (
+        assert to_comparable(again.emit(restored, client, stream_round)) == expected_result, (
             "a checkpoint restores the state"
         )
         state = following

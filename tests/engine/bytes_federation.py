@@ -52,8 +52,8 @@ class SingleClientStream:
     def begin(self, client: int) -> tuple[Any, Arrival]:
         return self._of(client).begin(client)
 
-    def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
-        return self._of(client).emit(state, client, lived)
+    def emit(self, state: Any, client: int, stream_round: int) -> tuple[Any, list[Arrival]]:
+        return self._of(client).emit(state, client, stream_round)
 
     def _of(self, client: int) -> World:
         assert client == self._own, f"client {self._own} reads the stream of {client}"
@@ -134,7 +134,7 @@ class BytesFederation(RemoteFederation):
         node, stored = self.nodes[client], self.stored.get(client)
         before = node.new_client() if stored is None else node.restore_state(stored)
         after, answer = node.handle(before, payload)
-        self.stored[client] = node.serialize_state(after)
+        self.stored[client] = node.serialise_state(after)
         if fate == "late":
             self._delayed.append((client, answer))
         return {

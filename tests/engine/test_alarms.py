@@ -83,9 +83,9 @@ class SwitchingWorld:
     def begin(self, client: int) -> tuple[None, Arrival]:
         return None, Arrival(np.empty(0, dtype=np.int64), 0)
 
-    def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
-        half = self._halves[client < 2 and lived >= SWITCH]
-        rng = rng_for(self.setting.seed, Draw.STREAM, lived, client)
+    def emit(self, state: None, client: int, stream_round: int) -> tuple[None, list[Arrival]]:
+        half = self._halves[client < 2 and stream_round >= SWITCH]
+        rng = rng_for(self.setting.seed, Draw.STREAM, stream_round, client)
         return None, [Arrival(rng.choice(half, PER_ROUND), 0)]
 
     def drift_events(self) -> list[DriftRecord]:

@@ -40,7 +40,7 @@ def test_a_client_is_changed_if_its_state_is_another_object() -> None:
     client_round = pool.start_round([Job(3)], 0)
     pool.finish(client_round)
     assert pool.changed == {3}
-    assert pool.state(3).lived == 1
+    assert pool.state(3).stream_round == 1
 
 
 def test_clients_that_are_frozen_while_absent_have_clocks_of_their_own() -> None:
@@ -88,7 +88,7 @@ def test_a_world_without_views_has_one_concept() -> None:
 def test_concepts_follow_the_clock_of_the_streams(collects: bool) -> None:
     pool = client_pool()
     pool.world = Changing(pool.world, collects)  # type: ignore[assignment]
-    pool.set_state(3, pool.state(3)._replace(lived=1))
+    pool.set_state(3, pool.state(3)._replace(stream_round=1))
     concepts = pool.true_concepts(1)
     assert concepts[3] == 1
     assert concepts[4] == collects

@@ -149,7 +149,7 @@ def test_a_lost_request_leaves_the_client_state_unchanged() -> None:
     assert to_comparable(ours.state(victim)) == to_comparable(ours.nodes[victim].node.new_client())
     dropped = bytes_federation(plan, fate_of(0, victim, "dropped"))
     play(plan, dropped, rounds=1)
-    assert dropped.state(victim).lived == 1, "it trained, but its response was lost"
+    assert dropped.state(victim).stream_round == 1, "it trained, but its response was lost"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_round_without_responses_changes_no_model(recipe: str) -> None:
     ours = bytes_federation(plan, lambda message: "dropped" if message.rnd == 1 else "arrives")
     server, history = play(plan, ours, rounds=2)
     assert server.bank.tobytes() == before.bank.tobytes()
-    assert to_comparable(server.half_states) == to_comparable(before.half_states)
+    assert to_comparable(server.part_states) == to_comparable(before.part_states)
     assert server.rnd == 2
     updates = history[1]
     assert updates is not None
@@ -179,9 +179,9 @@ class WithoutAnswer(WithoutReply):
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
-        answers = super().survey(clients, stage, bank, rnd)
+        responses = super().survey(clients, stage, bank, rnd)
         silent = (clients == self._who) & (rnd == self._when)
-        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in answers.items()}
+        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in responses.items()}
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None

@@ -30,7 +30,7 @@ def test_a_round_does_not_change_the_old_state_and_the_model() -> None:
     after, response = client.train(state, train_request_for(0, 3, model))
     assert to_comparable(state) == unchanged
     assert np.array_equal(model, before)
-    assert (after.lived, response.rnd, response.client) == (1, 0, 3)
+    assert (after.stream_round, response.rnd, response.client) == (1, 0, 3)
     assert response.num_steps.tolist() == [6], "three ticks, 24 samples in batches of 16"
     assert response.deltas.any()
 

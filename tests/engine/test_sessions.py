@@ -165,7 +165,7 @@ def test_control_variates_start_at_zero_in_every_session() -> None:
     for rounds, members in ((2, 4), (4, 4), (5, 4), (7, 8)):
         place = federation(plan)
         server, history = play(plan, place, rounds)
-        common = server.half_states["objective"]
+        common = server.part_states["objective"]
         assert common.num_members == members
         last = history[-1].clients
         own = np.stack([place.client_pool.states[n].objective.values for n in last.tolist()])
@@ -192,7 +192,7 @@ def test_continuous_equals_fedavg_in_the_first_session_and_then_has_a_teacher() 
     _, third = play(plain_plan, federation(plain_plan), rounds=3)
     for mine, other in zip(history[:2], plain_history, strict=True):
         assert mine.deltas.tobytes() == other.deltas.tobytes()
-    assert ours.half_states["objective"].params.tobytes() == before.bank[0].tobytes()
+    assert ours.part_states["objective"].params.tobytes() == before.bank[0].tobytes()
     assert history[2].deltas.tobytes() != third[2].deltas.tobytes()
     assert history[2].bytes_down == 2 * third[2].bytes_down, "a teacher for everybody"
 

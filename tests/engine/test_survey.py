@@ -160,5 +160,5 @@ def test_without_a_model_a_memory_that_needs_it_keeps_arrivals_waiting(
     words = place.survey(CLIENTS, "selection", bank, 2)
     assert words["tally"][0].sum() == seen
     place.train([Job(2)], bank, 2)
-    assert place.client_pool.state(2).lived == 3
+    assert place.client_pool.state(2).stream_round == 3
     assert place.client_pool.state(2).label_counts.sum() == 8 + 3 * 5 * 8

@@ -24,8 +24,10 @@ def test_a_row_counts_the_clients_that_drifted_in_the_round():
 
 
 def test_a_client_that_is_frozen_while_absent_drifts_by_its_own_clock():
-    lived = {4: np.array([3, 3, 3]), 5: np.array([3, 4, 3]), 6: np.array([3, 4, 6])}
-    found = drifts(FakeWorld(WORLD.plan, collects_when_absent=False), lambda rnd: lived[rnd])
+    stream_rounds = {4: np.array([3, 3, 3]), 5: np.array([3, 4, 3]), 6: np.array([3, 4, 6])}
+    found = drifts(
+        FakeWorld(WORLD.plan, collects_when_absent=False), lambda rnd: stream_rounds[rnd]
+    )
     assert found.make_row(found.clock(5), found.clock(6)) == {"drifted": 1}, (
         "client 1, in its round 4"
     )

@@ -174,9 +174,9 @@ def test_pending_responses_do_not_arrive_in_a_probe_round() -> None:
 
 def test_a_lost_survey_response_is_a_row_of_nan() -> None:
     federation = unreliable({(0, 1): LOST})
-    answers = federation.survey(np.array([0, 1, 3]), "selection", BANK, 0)
-    assert np.isnan(answers["word"]).tolist() == [[False] * 2, [True] * 2, [False] * 2]
-    assert answers["word"][2].tolist() == [4, 5]
+    responses = federation.survey(np.array([0, 1, 3]), "selection", BANK, 0)
+    assert np.isnan(responses["word"]).tolist() == [[False] * 2, [True] * 2, [False] * 2]
+    assert responses["word"][2].tolist() == [4, 5]
     assert federation.survey(np.array([1]), "selection", BANK, 0) == {}, "no response arrived"
 
 
@@ -298,6 +298,6 @@ def test_a_client_whose_response_is_lost_keeps_its_new_state() -> None:
     assert isinstance(federation, UnreliableFederation)
     bank = np.zeros((1, net.num_params), dtype=np.float32)
     assert len(federation.train([Job(3), Job(5)], bank, 0)) == 0
-    assert federation.client_pool.state(3).lived == 1
+    assert federation.client_pool.state(3).stream_round == 1
     assert set(federation.client_pool.changed) == {3, 5}
     federation.close()

@@ -50,9 +50,9 @@ class ScriptedStream:
     def begin(self, client: int) -> tuple[int, Arrival]:
         return 0, Arrival(100_000 * client + np.arange(self.start), 0)
 
-    def emit(self, state: int, client: int, lived: int) -> tuple[int, list[Arrival]]:
-        assert state == lived, "the stream continues at its position"
-        first = 100_000 * client + 10_000 * (lived + 1)
+    def emit(self, state: int, client: int, stream_round: int) -> tuple[int, list[Arrival]]:
+        assert state == stream_round, "the stream continues at its position"
+        first = 100_000 * client + 10_000 * (stream_round + 1)
         return state + 1, [
             Arrival(first + 1_000 * tick + np.arange(self.per_tick), tick)
             for tick in range(self.ticks)

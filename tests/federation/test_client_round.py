@@ -33,7 +33,7 @@ def test_absent_client_does_not_change() -> None:
     who = clients(recipe(UniformRatio(), forecast=Bayesian()))
     close, apart = play_rounds(who, 1, [0, 1]), play_rounds(who, 1, [3, 90])
     assert to_comparable(close) == to_comparable(apart)
-    assert close.lived == 2
+    assert close.stream_round == 2
     assert close.forecast.counts.tolist() == [2, 2, 2]
 
 
@@ -53,7 +53,7 @@ def test_client_that_collects_while_absent_misses_only_the_training() -> None:
     )
     always, once = play_rounds(who, 1, [0, 1, 2, 3]), play_rounds(who, 1, [3])
     assert to_comparable(always) == to_comparable(once)
-    assert once.lived == 4
+    assert once.stream_round == 4
     assert once.forecast.counts.tolist() == [4, 4, 4]
 
 
@@ -93,7 +93,7 @@ def test_client_can_run_rounds_of_each_published_recipe() -> None:
     for make in RECIPES.values():
         who = clients(make())
         state = play_rounds(who, 0, [0, 1])
-        assert (state.lived, len(state.rows)) == (2, 4)
+        assert (state.stream_round, len(state.rows)) == (2, 4)
     who = clients(sfedpo())
     assert "shift_score" in start_round(ClientContext(who, 0, 0), who.new_client(0)).reports()
 

@@ -31,7 +31,7 @@ def test_new_client_has_the_initial_samples_that_fit() -> None:
     new_client = clients(recipe(Reservoir()), ScriptedStream(start=9), capacity=4).new_client(2)
     assert new_client.rows.tolist() == [200_000, 200_001, 200_002, 200_003]
     assert new_client.rows.dtype == np.int32
-    assert new_client.lived == 0
+    assert new_client.stream_round == 0
     assert new_client.memory == Reservoir().init(4, 4)
 
 

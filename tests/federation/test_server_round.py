@@ -325,7 +325,7 @@ def test_server_part_broadcasts_and_collects_in_each_round() -> None:
     federation = RecordingFederation(present=[(0, 1, 2), (1,)])
     server, updates = run_rounds(federation, replace(PLAIN, memory=SumMemory()), rounds=2)
     assert federation.broadcasts == [[1.0, 1.0, 1.0], [7.0]]
-    assert server.half_states == {"memory": 8.0}
+    assert server.part_states == {"memory": 8.0}
     assert updates is not None
     assert updates.bytes_down == 3 * 4 + 4
 
@@ -489,4 +489,4 @@ def test_server_part_collects_only_received_uploads() -> None:
             return super().train(jobs, bank, rnd, broadcast).take(np.array([1]))
 
     server, _ = run_rounds(Whispering(), replace(PLAIN, memory=SumMemory()))
-    assert server.half_states == {"memory": 2.0}
+    assert server.part_states == {"memory": 2.0}

@@ -16,7 +16,7 @@ from thalweg.federation import (
     select_uniform_responses,
     split_updates,
     stack_uploads,
-    tabulate_answers,
+    tabulate_responses,
 )
 
 
@@ -116,7 +116,7 @@ def test_uploads_become_a_matrix_and_empty_ones_zeros() -> None:
 
 def test_vectors_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"Rule\.answer_survey must return vectors of one length"):
-        tabulate_answers([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
+        tabulate_responses([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
 
 
 def kept(responses: list[TrainResponse]) -> list[int]:
@@ -152,7 +152,7 @@ def test_responses_with_uploads_of_unusual_length_are_dropped() -> None:
 
 def test_survey_responses_of_unusual_length_are_dropped() -> None:
     words = [{"a": np.ones(2), "b": np.ones(1)}, {"a": np.ones(3)}, {"a": np.zeros(2)}, {}]
-    tables = tabulate_answers(drop_odd_lengths(words), "Rule")
+    tables = tabulate_responses(drop_odd_lengths(words), "Rule")
     assert tables["a"][[0, 2]].tolist() == [[1, 1], [0, 0]]
     assert np.isnan(tables["a"][[1, 3]]).all()
     assert tables["b"][0].tolist() == [1]

@@ -160,8 +160,8 @@ def test_growing_finds_the_states_of_a_latent_state_world() -> None:
         state: Any = oracle.init(world.true_state_probs(client), UNUSED_RNG)
         stream, _ = world.begin(client)
         names: dict[int, set[int]] = {}
-        for lived in range(30):
-            stream, arrivals = world.emit(stream, client, lived)
+        for stream_round in range(30):
+            stream, arrivals = world.emit(stream, client, stream_round)
             seen = []
             for arrival in arrivals:
                 batch = np.bincount(labels[arrival.items], minlength=6)

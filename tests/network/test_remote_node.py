@@ -30,7 +30,12 @@ def test_handle_executes_an_encoded_train_request() -> None:
     node = remote()
     state, payload = node.handle(node.new_client(), encode_request(node, rnd=4))
     response = from_bytes(payload, node.schema, TrainResponse)
-    assert (response.rnd, response.client, state.last_round, state.client.lived) == (4, 3, 4, 1)
+    assert (response.rnd, response.client, state.last_round, state.client.stream_round) == (
+        4,
+        3,
+        4,
+        1,
+    )
     assert from_bytes(node.hello(), node.schema, Hello).client == 3
 
 
@@ -45,7 +50,7 @@ def test_repeated_and_late_requests_are_rejected(rnd: int) -> None:
     with pytest.raises(BadMessage, match="is over"):
         node.handle(state, survey_request)
     state, _ = node.handle(state, encode_request(node, rnd=5))
-    assert state.client.lived == 2
+    assert state.client.stream_round == 2
 
 
 def test_request_for_another_client_is_rejected() -> None:
@@ -70,14 +75,14 @@ def test_payloads_that_are_not_requests_are_rejected() -> None:
 def test_state_is_restored_bit_by_bit(recipe: str) -> None:
     node = remote(recipe)
     state, _ = node.handle(node.new_client(), encode_request(node, rnd=0))
-    restored = node.restore_state(node.serialize_state(state))
+    restored = node.restore_state(node.serialise_state(state))
     assert to_comparable(restored) == to_comparable(state)
     assert type(restored.client) is type(state.client)
 
 
 def test_damaged_or_foreign_state_is_rejected() -> None:
     node = remote("ode")
-    stored = node.serialize_state(node.new_client())
+    stored = node.serialise_state(node.new_client())
     with pytest.raises(RunError, match="the stored state of client 3 is damaged, or of another"):
         node.restore_state(stored[:-5])
     with pytest.raises(RunError, match="the stored state of client 3 is damaged, or of another"):
@@ -97,7 +102,7 @@ def test_probe_round_changes_no_state_and_does_not_end_the_round() -> None:
     )
     after, payload = node.handle(state, to_bytes(probe_round, node.schema))
     assert to_comparable(after) == to_comparable(state)
-    assert node.serialize_state(after) == node.serialize_state(state)
+    assert node.serialise_state(after) == node.serialise_state(state)
     response = from_bytes(payload, node.schema, TrainResponse)
     assert (response.probe_round, response.num_steps[0] > 0) == (2, True)
     again, same = node.handle(after, to_bytes(probe_round, node.schema))
@@ -106,6 +111,6 @@ def test_probe_round_changes_no_state_and_does_not_end_the_round() -> None:
         again,
         to_bytes(train_request_for(4, 3, params, session=1, broadcast=broadcast), node.schema),
     )
-    assert (state.last_round, state.client.lived, state.client.session) == (4, 2, 1)
+    assert (state.last_round, state.client.stream_round, state.client.session) == (4, 2, 1)
     with pytest.raises(BadMessage, match="round 5 is over"):
         node.handle(state, to_bytes(probe_round, node.schema))

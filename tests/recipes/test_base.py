@@ -163,7 +163,7 @@ class UploadsToNothing(Fifo):
         (
             "memory",
             UploadsToNothing(),
-            "ServerHalf only in part: it has upload, but no init_server",
+            "ServerPart only in part: it has upload, but no init_server",
         ),
     ],
 )

@@ -38,10 +38,10 @@ def build(spec: WorldSpec, drift: Drift | None, setting: Setting = SETTING) -> W
     return add_drift(spec.build(setting), drift, setting)
 
 
-def items(world: World, client: int, lived: int) -> list[int]:
+def items(world: World, client: int, stream_round: int) -> list[int]:
     state, start = world.begin(client)
     found = start.items
-    for rnd in range(lived + 1):
+    for rnd in range(stream_round + 1):
         state, arrivals = world.emit(state, client, rnd)
         found = np.concatenate([arrival.items for arrival in arrivals])
     return found.tolist()  # type: ignore[no-any-return]
@@ -63,27 +63,27 @@ def test_items_encode_the_row_and_the_view_of_the_round() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(
-    lived=st.integers(0, 9),
+    stream_round=st.integers(0, 9),
     start=st.integers(0, 5),
     length=st.integers(0, 5),
     share=st.sampled_from([0.3, 1.0]),
 )
 def test_items_of_every_view_map_back_to_rows_of_the_inner_world(
-    lived: int, start: int, length: int, share: float
+    stream_round: int, start: int, length: int, share: float
 ) -> None:
     drift = Gradual(start, start + length, View(Rotated(40.0), 2), share)
     for spec in (QUIET, LATENT, Inflow(num_clients=4, historical=0.5)):
         plain, world = build(spec, None), build(spec, drift)
         for client in range(4):
-            seen = np.array(items(world, client, lived), dtype=int)
-            assert (seen % 240).tolist() == items(plain, client, lived)
+            seen = np.array(items(world, client, stream_round), dtype=int)
+            assert (seen % 240).tolist() == items(plain, client, stream_round)
             assert set((seen // 240).tolist()) <= {0, 1}
 
 
 def test_gradual_drift_draws_the_view_of_each_sample() -> None:
     many = replace(QUIET, arrivals=400, num_clients=2)
     world = build(many, Gradual(start=0, until=3))
-    shares = [np.mean(np.array(items(world, 0, lived)) >= 240) for lived in range(5)]
+    shares = [np.mean(np.array(items(world, 0, stream_round)) >= 240) for stream_round in range(5)]
     assert shares == pytest.approx(
         [0.25, 0.5, 0.75, 1.0, 1.0], abs=0.07
     )  # 2 sd of 800 draws: 0.035

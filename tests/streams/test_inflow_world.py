@@ -50,8 +50,8 @@ def arrival_lists(world: InflowWorld, client: int, rounds: int = 10) -> list[lis
     """Initial samples of the client, then the samples of every tick."""
     state, start = world.begin(client)
     came = [start.items.tolist()]
-    for lived in range(rounds):
-        state, arrivals = world.emit(state, client, lived)
+    for stream_round in range(rounds):
+        state, arrivals = world.emit(state, client, stream_round)
         came += [arrival.items.tolist() for arrival in arrivals]
     return came
 
@@ -102,16 +102,16 @@ def test_every_sample_arrives_at_most_once_at_one_client(
 
 
 @settings(max_examples=30, deadline=None)
-@given(arrivals=st.sampled_from(PROCESSES), lived=st.integers(0, 12), seed=st.integers(0, 3))
+@given(arrivals=st.sampled_from(PROCESSES), stream_round=st.integers(0, 12), seed=st.integers(0, 3))
 def test_emit_is_repeatable_and_leaves_the_state_unchanged(
-    arrivals: Any, lived: int, seed: int
+    arrivals: Any, stream_round: int, seed: int
 ) -> None:
     world = build_world(even(arrivals=arrivals, label_change=0.5, at_end="restart"), seed=seed)
     state, _ = world.begin(1)
     before = to_comparable(state)
-    first = to_comparable(world.emit(state, 1, lived))
+    first = to_comparable(world.emit(state, 1, stream_round))
     assert to_comparable(state) == before
-    assert to_comparable(world.emit(state, 1, lived)) == first
+    assert to_comparable(world.emit(state, 1, stream_round)) == first
 
 
 def test_historical_clients_start_with_all_samples_and_fresh_ones_with_none() -> None:

@@ -21,8 +21,8 @@ def build_world(
 def states_visited(world: LatentWorld, client: int, rounds: int) -> list[int]:
     state, _ = world.begin(client)
     seen = []
-    for lived in range(rounds):
-        state, arrivals = world.emit(state, client, lived)
+    for stream_round in range(rounds):
+        state, arrivals = world.emit(state, client, stream_round)
         seen += [arrival.state for arrival in arrivals]
     return seen
 
@@ -163,7 +163,8 @@ def test_samples_differ_between_rounds() -> None:
     world = build_world(LatentStates(), capacity=10)
     state, _ = world.begin(0)
     lives = [
-        [arrival.items.tolist() for arrival in world.emit(state, 0, lived)[1]] for lived in (0, 1)
+        [arrival.items.tolist() for arrival in world.emit(state, 0, stream_round)[1]]
+        for stream_round in (0, 1)
     ]
     assert lives[0] != lives[1]
 
@@ -257,14 +258,14 @@ def test_label_mix_of_a_client_is_the_mean_over_its_states() -> None:
 
 
 @pytest.mark.parametrize(
-    ("absent", "lived"),
+    ("absent", "num_rounds"),
     [("frozen", 8), ("collecting", 40)],  # present in a fifth of 40 rounds
 )
-def test_supply_is_the_initial_memory_plus_arrivals(absent: Any, lived: float) -> None:
+def test_supply_is_the_initial_memory_plus_arrivals(absent: Any, num_rounds: float) -> None:
     spec = LatentStates(availability=0.2, availability_spread=0.0, absent=absent, arrivals=3)
     world = build_world(spec, ticks=5, capacity=20)
     assert world.capacity(7) == 20
     total, is_historical, rounds = world.supply(7)
-    assert total == pytest.approx(20 + 5 * 3 * lived)
+    assert total == pytest.approx(20 + 5 * 3 * num_rounds)
     assert not is_historical
     assert rounds == pytest.approx(8)

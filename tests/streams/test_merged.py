@@ -33,8 +33,8 @@ class TwoClients:
     def begin(self, client):
         return 0, Arrival(np.array([100 + client]), 0)
 
-    def emit(self, state, client, lived):
-        rows = Arrival(np.array([10 * lived + client]), client)
+    def emit(self, state, client, stream_round):
+        rows = Arrival(np.array([10 * stream_round + client]), client)
         return state + 1, [rows, rows]
 
 
@@ -54,7 +54,7 @@ def test_the_learner_receives_the_arrivals_of_the_clients_that_are_present():
     assert [tick.items.tolist() for tick in arrivals[0]] == [[0], [0]]
     assert [tick.items.tolist() for tick in arrivals[1]] == [[10, 1], [10, 1]]
     assert arrivals[1][0].owners.tolist() == [0, 1]
-    assert state.lived.tolist() == [2, 1], "the stream of client 1 stops while it is absent"
+    assert state.stream_rounds.tolist() == [2, 1], "the stream of client 1 stops while it is absent"
     assert state.num_collected == 2 + 2 + 4
 
 

@@ -33,8 +33,8 @@ def arrival_lists(world: ReplayWorld, client: int, rounds: int) -> list[list[int
     state, start = world.begin(client)
     assert start.items.tolist() == []
     got = []
-    for lived in range(rounds):
-        state, arrivals = world.emit(state, client, lived)
+    for stream_round in range(rounds):
+        state, arrivals = world.emit(state, client, stream_round)
         got += [arrival.items.tolist() for arrival in arrivals]
     return got
 

@@ -18,10 +18,10 @@ SPEC = Steps(num_clients=6, rounds_per_step=4, concepts=((0, 1), (0, 1, 2)), rot
 def test_whole_shard_arrives_in_the_first_tick_of_a_step() -> None:
     world = build(SPEC)
     assert len(world.begin(2)[1].items) == 0
-    for lived in range(12):
-        _, arrivals = world.emit(None, 2, lived)
+    for stream_round in range(12):
+        _, arrivals = world.emit(None, 2, stream_round)
         sizes = [len(arrival.items) for arrival in arrivals]
-        assert sizes == ([20, 0] if lived % 4 == 0 else [0, 0])
+        assert sizes == ([20, 0] if stream_round % 4 == 0 else [0, 0])
 
 
 def test_arrival_rows_come_from_the_shard_in_the_view_of_the_step() -> None:

@@ -23,7 +23,7 @@ from thalweg.aggregation.fedacg import FedAcg  # server momentum with look-ahead
 from thalweg.aggregation.fedavgm import FedAvgM  # server momentum
 from thalweg.aggregation.fedexp import FedExp  # longer steps if the updates disagree
 from thalweg.aggregation.fedopt import FedAdagrad, FedAdam, FedYogi  # adaptive optimizers
-from thalweg.aggregation.flash import Flash  # adaptive optimiser that reacts to drift
+from thalweg.aggregation.flash import Flash  # adaptive optimizer that reacts to drift
 from thalweg.aggregation.krum import Krum, MultiKrum  # select updates by their distances
 from thalweg.aggregation.robust import CombinedUpdates, Median, NormClip, Robust, TrimmedMean
 from thalweg.aggregation.secure_aggregation import (  # reveals the sum of the updates only

@@ -21,7 +21,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Flash:
-    r"""Flash: an adaptive server optimiser with larger steps where the updates have changed.
+    r"""Flash: an adaptive server optimizer with larger steps where the updates have changed.
 
     .. math::
         m \leftarrow \beta_1 m + (1 - \beta_1) \bar\Delta, \qquad

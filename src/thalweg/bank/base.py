@@ -53,12 +53,12 @@ class Bank(Protocol):
         ...
 
     def assign(
-        self, state: Any, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: Any, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         """Return the models of this round and the jobs of `roster.cohort`.
 
-        `answers` maps names to arrays (number of surveyed clients, E), with one row for each
-        client of `Roster.surveyed`; a row of nan means that this client sent no answer.
+        `responses` maps names to arrays (number of surveyed clients, E), with one row for each
+        client of `Roster.surveyed`; a row of nan means that this client sent no response.
         """
         ...
 
@@ -167,7 +167,7 @@ class OneModel:
         return None
 
     def assign(
-        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: None, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
         first = np.zeros(len(cohort), dtype=np.int64)

@@ -82,7 +82,7 @@ class FedDaa(SoftBank):
     >>> roster = Roster(0, clients, np.ones(3), np.zeros(3, int), cohort=clients)
     >>> plan = bank.assign(bank.init(num_clients=3, num_classes=1), roster, {}, num_models=1)
     >>> has_class = np.ones((3, 1))
-    >>> answers = {
+    >>> responses = {
     ...     "old_prototype": np.array([[0.0], [0.0], [0.0]]), "old_prototype_classes": has_class,
     ...     "new_prototype": np.array([[0.0], [0.0], [4.0]]), "new_prototype_classes": has_class,
     ...     "new_since": np.full((3, 1), 40.0),
@@ -90,7 +90,7 @@ class FedDaa(SoftBank):
     >>> roster = Roster(
     ...     40, clients, np.ones(3), np.zeros(3, int), cohort=clients, surveyed=clients
     ... )
-    >>> plan = bank.assign(plan.state, roster, answers, num_models=2)
+    >>> plan = bank.assign(plan.state, roster, responses, num_models=2)
     >>> len(plan.mix), plan.state.drifted.tolist(), plan.state.learn_since.tolist()
     (2, [False, False, True], [0, 0, 40])
     """
@@ -174,14 +174,14 @@ class FedDaa(SoftBank):
         )
 
     def assign(
-        self, state: FedDaaState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: FedDaaState, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         mix = np.eye(num_models)
         if state.number < 0:
             mix = grow_mix(num_models, self._first_num_models)
             state = state._replace(number=0, started_in=roster.rnd)
         elif self._has_ended(state, roster):
-            state, mix = self._start_step(state, roster, answers, num_models)
+            state, mix = self._start_step(state, roster, responses, num_models)
         return assign_all_models(state, roster, mix, state.began, state.learn_since)
 
     def extra_metrics(self, state: FedDaaState, roster: Roster) -> Mapping[str, float | list[int]]:
@@ -208,10 +208,10 @@ class FedDaa(SoftBank):
         )
 
     def _start_step(
-        self, state: FedDaaState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: FedDaaState, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> tuple[FedDaaState, Floats]:
         began = roster.rnd if self.every is None else roster.rnd // self.every * self.every
-        prototype_set = read_prototypes(answers, roster, self.missing)
+        prototype_set = read_prototypes(responses, roster, self.missing)
         found = self._find_clusters(prototype_set)
         old, drifted = self._find_drifts(prototype_set, found, roster.num_clients)
         wanted = self._num_models_for(state.number + 1, found, num_models)
@@ -274,7 +274,7 @@ class FedDaa(SoftBank):
     ) -> Ints:
         """Return (N,) the first round whose samples each client trains on.
 
-        Clients without an answer are treated like drifted ones: they train on new samples only.
+        Clients without a response are treated like drifted ones: they train on new samples only.
         If an alarm started the step, the data changed before the step. New samples are then those
         that the client reported as new, and stable clients train on all their samples.
         """

@@ -44,7 +44,7 @@ class FedDrift:
 
     Symbols, Jothimurugesan et al. 2023 -> here
         :math:`\delta, \delta'`  -> drift_threshold, merge_threshold (None: the same value)
-        :math:`L`                -> the answers of the survey, averaged by number of samples
+        :math:`L`                -> the survey responses, averaged by number of samples
 
     Differs from the released code: costs are losses (``measure="accuracy"`` for error rates), a
     new model is a copy (``new_model="random"`` for the code's), and only models with clients in
@@ -126,10 +126,10 @@ class FedDrift:
         rows = view.newest
         if len(rows) == 0:
             return None, {}
-        answer = {COSTS: self._costs(view, rows), SAMPLES: np.array([float(len(rows))])}
+        response = {COSTS: self._costs(view, rows), SAMPLES: np.array([float(len(rows))])}
         if self.every not in (1, None) and len(view.held):
-            answer[BEFORE] = self._costs(view, view.held).min(keepdims=True)
-        return None, answer
+            response[BEFORE] = self._costs(view, view.held).min(keepdims=True)
+        return None, response
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect one cost per model and a plausible number of samples."""
@@ -153,20 +153,20 @@ class FedDrift:
         )
 
     def assign(
-        self, state: Clusters, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: Clusters, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort, is_start = require_cohort(roster), is_step_start(self.every, roster)
         surveyed = cohort if roster.surveyed is None else roster.surveyed
-        no_answer = np.full((len(surveyed), num_models), np.nan)
-        costs = answers.get(COSTS, no_answer)  # (K, models)
-        sizes = np.nan_to_num(answers.get(SAMPLES, no_answer)[:, 0])  # (K,)
+        no_response = np.full((len(surveyed), num_models), np.nan)
+        costs = responses.get(COSTS, no_response)  # (K, models)
+        sizes = np.nan_to_num(responses.get(SAMPLES, no_response)[:, 0])  # (K,)
         edit = BankEdit(state, num_models, is_start)
         before = edit.previous[surveyed]
         if self.every is None:  # alarmed clients have drifted, no others
             alarmed = surveyed[:0] if roster.alarmed is None else roster.alarmed
             before = np.where(np.isin(surveyed, alarmed), -np.inf, np.nan)
         elif self.every != 1:
-            before = answers.get(BEFORE, no_answer)[:, 0]
+            before = responses.get(BEFORE, no_response)[:, 0]
         if not is_start:
             before = np.full(len(surveyed), np.nan)  # no client has drifted
         self._assign_clients(edit, surveyed, costs, before)

@@ -65,7 +65,7 @@ class FedRc(SoftBank):
         return FedRcState(np.zeros((num_clients, self.num_models, num_classes), dtype=np.float32))
 
     def assign(
-        self, state: FedRcState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: FedRcState, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         learn_since = np.zeros(roster.num_clients, dtype=np.int64)  # all samples
         mix = grow_mix(num_models, self.num_models)

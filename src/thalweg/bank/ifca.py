@@ -88,13 +88,13 @@ class Ifca:
         return ClientModels(np.full(num_clients, -1, dtype=np.int64))
 
     def assign(
-        self, state: ClientModels, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: ClientModels, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort, member_of = require_cohort(roster), state.member_of.copy()
         surveyed = cohort if roster.surveyed is None else roster.surveyed
-        losses = answers.get(LOSSES, np.full((len(surveyed), num_models), np.nan))
-        has_answered = ~np.isnan(losses).any(axis=1)
-        member_of[surveyed[has_answered]] = losses[has_answered].argmin(axis=1)
+        losses = responses.get(LOSSES, np.full((len(surveyed), num_models), np.nan))
+        has_responded = ~np.isnan(losses).any(axis=1)
+        member_of[surveyed[has_responded]] = losses[has_responded].argmin(axis=1)
         member_of[cohort] = np.maximum(member_of[cohort], 0)  # no losses known: the first model
         return BankAssignment(
             state=ClientModels(member_of),

@@ -42,7 +42,7 @@ class OnePerClient:
         return num_clients
 
     def assign(
-        self, state: int, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: int, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         mix = np.eye(state) if num_models == state else np.ones((state, 1))
         cohort = require_cohort(roster)

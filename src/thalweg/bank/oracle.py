@@ -59,7 +59,7 @@ class Oracle:
         )
 
     def assign(
-        self, state: ConceptHistory, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: ConceptHistory, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         truth = roster.concepts if isinstance(roster, OracleRoster) else None
         if truth is None:

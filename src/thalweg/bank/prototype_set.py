@@ -43,7 +43,7 @@ def client_prototypes(
     new, old, since = _split_new_old(view, last_began)
     if len(new) == 0:
         return {}
-    answer: dict[str, Floats] = {SINCE: np.array([float(since)])}
+    response: dict[str, Floats] = {SINCE: np.array([float(since)])}
     for name, rows in ((NEW, new), (OLD, old)):
         outputs = view.probe_model(0).outputs(rows).astype(np.float64)
         if output == "probabilities":
@@ -53,8 +53,8 @@ def client_prototypes(
         values = np.where(np.isnan(means), 0.0, means)
         if output == "probabilities":
             values = values / max(float(np.linalg.norm(values)), 1e-12)
-        answer[name], answer[name + CLASSES] = values.ravel(), has_class.astype(np.float64)
-    return answer
+        response[name], response[name + CLASSES] = values.ravel(), has_class.astype(np.float64)
+    return response
 
 
 def _split_new_old(view: SurveyContext, last_began: int | None) -> tuple[Ints, Ints, int]:
@@ -88,39 +88,41 @@ def validate_prototypes(claim: Claim) -> str | None:
     )
 
 
-def read_prototypes(answers: SurveyResponses, roster: Roster, missing: MissingRule) -> PrototypeSet:
-    """Decode the answers of the surveyed clients; clients without an answer are left out."""
+def read_prototypes(
+    responses: SurveyResponses, roster: Roster, missing: MissingRule
+) -> PrototypeSet:
+    """Decode the responses of the surveyed clients; clients without a response are left out."""
     surveyed = np.empty(0, dtype=np.int64) if roster.surveyed is None else roster.surveyed
-    if not _are_compatible(answers):
+    if not _are_compatible(responses):
         empty = np.empty((0, 1, 1))
         return PrototypeSet(surveyed[:0], empty, empty, np.empty(0, dtype=bool), surveyed[:0])
-    has_answered = np.asarray(~np.isnan(answers[NEW]).any(axis=1))
-    new, old = (_decode(answers, name, has_answered) for name in (NEW, OLD))
+    has_responded = np.asarray(~np.isnan(responses[NEW]).any(axis=1))
+    new, old = (_decode(responses, name, has_responded) for name in (NEW, OLD))
     return PrototypeSet(
-        clients=surveyed[has_answered],
+        clients=surveyed[has_responded],
         new=fill_missing(new, missing),
         old=fill_missing(old, missing, reference=new),
-        has_old=np.asarray(answers[OLD + CLASSES][has_answered].any(axis=1)),
-        new_since=answers[SINCE][has_answered, 0].astype(np.int64),
+        has_old=np.asarray(responses[OLD + CLASSES][has_responded].any(axis=1)),
+        new_since=responses[SINCE][has_responded, 0].astype(np.int64),
     )
 
 
-def _are_compatible(answers: SurveyResponses) -> bool:
-    """Return whether there are answers and their sizes match."""
-    if not all(name in answers for name in (NEW, OLD, NEW + CLASSES, OLD + CLASSES, SINCE)):
+def _are_compatible(responses: SurveyResponses) -> bool:
+    """Return whether there are responses and their sizes match."""
+    if not all(name in responses for name in (NEW, OLD, NEW + CLASSES, OLD + CLASSES, SINCE)):
         return False
-    num_classes, size = answers[NEW + CLASSES].shape[1], answers[NEW].shape[1]
-    sizes = answers[OLD + CLASSES].shape[1], answers[OLD].shape[1]
+    num_classes, size = responses[NEW + CLASSES].shape[1], responses[NEW].shape[1]
+    sizes = responses[OLD + CLASSES].shape[1], responses[OLD].shape[1]
     return sizes == (num_classes, size) and num_classes > 0 and size % num_classes == 0
 
 
-def _decode(answers: SurveyResponses, name: str, has_answered: npt.NDArray[np.bool_]) -> Floats:
+def _decode(responses: SurveyResponses, name: str, has_responded: npt.NDArray[np.bool_]) -> Floats:
     """Return (K, C, O) with rows of nan for missing classes.
 
-    In an answer these rows are zeros, because nan there means that the client did not answer.
+    In a response these rows are zeros, because nan there means that the client did not respond.
     """
-    has_class = answers[name + CLASSES][has_answered] > 0  # (K, C)
-    values = answers[name][has_answered].reshape(*has_class.shape, -1)
+    has_class = responses[name + CLASSES][has_responded] > 0  # (K, C)
+    values = responses[name][has_responded].reshape(*has_class.shape, -1)
     return np.where(has_class[:, :, None], values, np.nan)
 
 

@@ -132,7 +132,7 @@ def metric_lines(metrics: Sequence[MetricsRow]) -> list[str]:
 
     >>> rows = [{"prequential_accuracy": 0.25}, {"prequential_accuracy": 0.75, "accuracy": 0.5}]
     >>> print(*metric_lines(rows), sep="\\n")
-    accuracy        0.5000   share of correct answers on the test set
+    accuracy        0.5000   share of correct predictions on the test set
     prequential     0.5000   accuracy on arriving samples, before training on them
     """
     values = {metric.name: metric.aggregate(metrics) for metric in metrics_in("run")}

@@ -61,7 +61,7 @@ Broadcast = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> (K, E)
 
 
 @runtime_checkable
-class ServerHalf(Protocol):
+class ServerPart(Protocol):
     """A policy with a part at the server, which exchanges vectors with the part at the clients.
 
     The part at the client is the policy itself. It finds the broadcast in `MemoryContext.broadcast`
@@ -187,7 +187,7 @@ class CountsLabels(Protocol):
 
 @runtime_checkable
 class TracksSessions(Protocol):
-    """A policy whose part at the server (`ServerHalf`) depends on sessions."""
+    """A policy whose part at the server (`ServerPart`) depends on sessions."""
 
     def start_session(self, state: Any, last: Floats32, members: Ints) -> Any:
         """Return the state at the server when a session of some clients starts.
@@ -236,7 +236,7 @@ def find_partial_capability(
 
     >>> class Broken:
     ...     def init_counts(self, num_classes): ...
-    >>> find_partial_capability(Broken(), {ServerHalf: (), CountsLabels: ()}).missing
+    >>> find_partial_capability(Broken(), {ServerPart: (), CountsLabels: ()}).missing
     ['count_labels']
     """
     for protocol, required in capabilities.items():

@@ -134,7 +134,7 @@ _DECLARED = (
         applies=_EVALUATED,
         title="Test accuracy",
         places=("run", "table", "figure", "study"),
-        note="share of correct answers on the test set",
+        note="share of correct predictions on the test set",
     ),
     Metric(
         "balanced_accuracy",

@@ -169,7 +169,7 @@ class Updates:
     models: Ints  # (K,) the model of the bank that was trained; ascending for each client
     deltas: Floats32  # (K, P) trained minus received parameters
     num_samples: Ints  # (K,) samples in memory at the end of the round
-    num_steps: Ints  # (K,) optimiser steps taken; 0 if the memory was empty
+    num_steps: Ints  # (K,) optimizer steps taken; 0 if the memory was empty
     losses: Floats  # (K,) mean training loss over the round; nan without a step
     num_tested: Ints  # (K,) arriving samples that were predicted before training on them
     num_correct: Ints  # (K,) correct predictions among them; 0 in a regression

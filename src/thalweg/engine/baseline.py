@@ -208,15 +208,15 @@ class OnlineBaseline:
                 held = start.items[: self._world.capacity(client)]  # samples from the start
                 parts.append((held, client, BEFORE_ROUND, 0))
                 self._streams[client] = (state, 0)
-            state, lived = self._streams[client]
-            while self._world.collects_when_absent and lived < rnd:
-                state, arrivals = self._world.emit(state, client, lived)
+            state, stream_round = self._streams[client]
+            while self._world.collects_when_absent and stream_round < rnd:
+                state, arrivals = self._world.emit(state, client, stream_round)
                 parts += [(arrival.items, client, BEFORE_ROUND, 0) for arrival in arrivals]
-                lived += 1
-            state, arrivals = self._world.emit(state, client, lived)
+                stream_round += 1
+            state, arrivals = self._world.emit(state, client, stream_round)
             for tick, arrival in enumerate(arrivals):
                 parts.append((arrival.items, client, tick, self._plan.scenario.prequential))
-            self._streams[client] = (state, lived + 1)
+            self._streams[client] = (state, stream_round + 1)
         return self._sort_by_time(parts)
 
     def _sort_by_time(self, parts: list[tuple[Ints, int, int, int]]) -> RoundSamples:

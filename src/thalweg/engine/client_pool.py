@@ -23,7 +23,7 @@ from thalweg.federation import (
     SurveyStage,
     run_client_survey,
     start_round,
-    tabulate_answers,
+    tabulate_responses,
 )
 from thalweg.streams import (
     HasViews,
@@ -89,13 +89,13 @@ class ClientPool:
         """
         if self.world.collects_when_absent:
             return rnd
-        lived = np.zeros(self.world.num_clients, dtype=np.int64)
+        stream_rounds = np.zeros(self.world.num_clients, dtype=np.int64)
         for client, state in self.states.items():
             if isinstance(state.stream, MergedState):
-                lived = state.stream.lived
+                stream_rounds = state.stream.stream_rounds
             else:
-                lived[client] = state.lived
-        return np.maximum(lived - int(is_over), 0)
+                stream_rounds[client] = state.stream_round
+        return np.maximum(stream_rounds - int(is_over), 0)
 
     @property
     def num_collected(self) -> int:
@@ -137,14 +137,18 @@ class ClientPool:
                 f"the {stage} policy {type(policy).__name__} has no survey, so clients cannot "
                 "answer it."
             )
-        answers: list[Mapping[str, Floats]] = []
+        responses: list[Mapping[str, Floats]] = []
         for client in clients.tolist():
             request = SurveyRequest(rnd, client, stage, bank if policy.sends_models else bank[:0])
-            state, answer = run_client_survey(self.clients, self.state(client), request, make_probe)
-            answers.append(answer)
-            if stage == "selection" or state.lived:  # else the state is still that of `new_client`
+            state, response = run_client_survey(
+                self.clients, self.state(client), request, make_probe
+            )
+            responses.append(response)
+            if (
+                stage == "selection" or state.stream_round
+            ):  # else the state is still that of `new_client`
                 self.set_state(client, state)
-        return tabulate_answers(answers, type(policy).__name__)
+        return tabulate_responses(responses, type(policy).__name__)
 
     def restore(self, trees: dict[int, Tree]) -> None:
         """Restore the states from a checkpoint."""

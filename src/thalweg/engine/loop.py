@@ -32,7 +32,7 @@ from thalweg.engine.metrics import (
     needs_evaluation,
     round_row,
     sample_bytes,
-    summarize_run,
+    summarise_run,
 )
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
@@ -345,7 +345,7 @@ def _write_results(
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, **summarize_run(metrics)}
+    summary = {"title": plan.title, **summarise_run(metrics)}
     if alarms is not None:
         summary["alarms"] = alarms
     folder.write_summary(summary)

@@ -173,7 +173,7 @@ def _evaluate_shared(
     return total
 
 
-def summarize_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarise_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of a run: last round, and any sessions, drift steps and tasks."""
     summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
     if found := transitions(metrics):

@@ -58,12 +58,12 @@ class UnreliableFederation(FederationWrapper):
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
-        answers = self.inner.survey(clients, stage, bank, rnd)
+        responses = self.inner.survey(clients, stage, bank, rnd)
         question = get_args(SurveyStage).index(stage)
         silent = self._faults.draw_lost_responses(clients, rnd, self._seed, question)
         if silent.all():
             return {}
-        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in answers.items()}
+        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in responses.items()}
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None

@@ -1,4 +1,4 @@
-"""The main loop of a worker process: read a request, compute, answer; end with its parent."""
+"""The main loop of a worker process: read a request, compute, respond; end with its parent."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class SharedArray(NamedTuple):
 
 
 class MapMemory(NamedTuple):
-    """Map shared memory under a number. Its handle follows. No answer."""
+    """Map shared memory under a number. Its handle follows. No response."""
 
     number: int
     num_bytes: int
 
 
 class ForgetMemory(NamedTuple):
-    """Unmap shared memory. No answer."""
+    """Unmap shared memory. No response."""
 
     number: int
 
 
 class WorkerSetup(NamedTuple):
-    """Everything that does not change during a run. No answer."""
+    """Everything that does not change during a run. No response."""
 
     net: Net
     objective: Objective
@@ -88,7 +88,7 @@ class Score(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The answer to a request that failed."""
+    """The response to a request that failed."""
 
     error: Exception
     traceback_text: str
@@ -107,7 +107,7 @@ def run_worker(connection: Connection) -> None:
     """Execute requests until the connection is closed."""
     memories: dict[int, SharedMemory] = {}
     trainer: StackedTrainer | None = None
-    setup_failure: Failure | None = None  # sent as the answer to the next request
+    setup_failure: Failure | None = None  # sent as the response to the next request
     while True:
         request = None
         try:

@@ -143,19 +143,21 @@ class WorkerPool:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
-        answers = self._run_requests(
+        responses = self._run_requests(
             [Predict(model, part, mine) for mine in self._split_rows(rows)]
         )
-        labels = [self._no_targets, *(labels for labels, _ in answers)]
-        losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in answers)]
+        labels = [self._no_targets, *(labels for labels, _ in responses)]
+        losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in responses)]
         return np.concatenate(labels), np.concatenate(losses)
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
-        answers = self._run_requests([Score(model, part, mine) for mine in self._split_rows(rows)])
-        return np.concatenate([np.empty((0, self._num_outputs), dtype=np.float32), *answers])
+        responses = self._run_requests(
+            [Score(model, part, mine) for mine in self._split_rows(rows)]
+        )
+        return np.concatenate([np.empty((0, self._num_outputs), dtype=np.float32), *responses])
 
     def _split_rows(self, rows: Ints) -> list[Ints]:
         """Split rows into whole batches, so that results do not depend on the number of workers."""
@@ -230,8 +232,8 @@ class WorkerPool:
             raise
 
     def _run_requests(self, requests: Sequence[WorkerRequest]) -> list[Any]:
-        """Return the answers in the order of the requests; each idle worker gets the next one."""
-        answers: list[Any] = [None] * len(requests)
+        """Return the responses in the order of the requests; each idle worker gets the next one."""
+        responses: list[Any] = [None] * len(requests)
         todo = deque(range(len(requests)))
         idle = list(range(len(self._processes)))[::-1]
         busy: dict[Connection, tuple[int, int]] = {}  # worker and request
@@ -246,14 +248,14 @@ class WorkerPool:
                     assert isinstance(connection, Connection)
                     worker, which = busy.pop(connection)
                     try:
-                        answer = connection.recv()
+                        response = connection.recv()
                     except (EOFError, OSError) as error:
                         raise self._make_died_error(worker) from error
                     idle.append(worker)
-                    if isinstance(answer, Failure):
-                        failed[which] = answer
+                    if isinstance(response, Failure):
+                        failed[which] = response
                     else:
-                        answers[which] = answer
+                        responses[which] = response
         except BaseException:
             self.close()  # workers may still be computing
             raise
@@ -261,7 +263,7 @@ class WorkerPool:
             failure = failed[min(failed)]
             failure.error.add_note(f"In a worker process:\n{failure.traceback_text}")
             raise failure.error
-        return answers
+        return responses
 
     def _make_died_error(self, worker: int) -> WorkerDied:
         """Return the error for a worker that has ended, and close the pool."""

@@ -29,10 +29,10 @@ def compute_scores(
 ) -> ModelScores:
     r"""Accuracy, balanced accuracy and loss, and the accuracy in each latent state.
 
-    `right` is whether each answer is correct, or the share of the clients whose answer is correct.
+    `right` is whether each prediction is correct, or the share of clients with a correct one.
 
-    Balanced accuracy is the mean over classes of the share of correct answers. A model that always
-    answers with the largest class has 1/C, whatever the size of that class.
+    Balanced accuracy is the mean over classes of the share of correct predictions. A model that
+    always predicts the largest class has 1/C, whatever the size of that class.
 
     A state differs from the test set in its class mix only, so its accuracy follows from the
     accuracy per class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`. Classes that the

@@ -29,7 +29,7 @@ class ClientGroup(NamedTuple):
 class ClientTests(NamedTuple):
     """Results of all clients on a test set."""
 
-    right: Floats  # (n,) share of the clients with a correct answer
+    right: Floats  # (n,) share of the clients with a correct prediction
     losses: Floats  # (n,) mean over the clients
     accuracies: Floats  # (N,) of each client on all samples; nan: no samples
     local_accuracies: Floats  # (N,) on data like the client's own; nan: unknown
@@ -73,7 +73,7 @@ def mix_scores(scores: Floats32, mixture: Floats) -> Floats32:
 
 
 def score_mixture(scores: Floats32, mixture: Floats, labels: Ints) -> tuple[Bools, Floats32]:
-    """(n,) whether a mixture's answers are correct, and its cross-entropy.
+    """(n,) whether a mixture's predictions are correct, and its cross-entropy.
 
     Shapes as in `mix_scores`.
     """

@@ -37,7 +37,7 @@ from thalweg.federation.messages import (
     select_uniform_responses,
     split_updates,
     stack_uploads,
-    tabulate_answers,
+    tabulate_responses,
     uploads_per_model,
 )
 from thalweg.federation.server_round import EXTENSIONS, run_server_round
@@ -103,7 +103,7 @@ __all__ = [
     "split_updates",
     "stack_uploads",
     "start_round",
-    "tabulate_answers",
+    "tabulate_responses",
     "uploads_per_model",
     "validate_updates",
 ]

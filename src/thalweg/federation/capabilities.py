@@ -6,7 +6,7 @@ from functools import cached_property
 
 from thalweg.aggregation import Reports
 from thalweg.bank import SplitsSamples
-from thalweg.core.capabilities import CountsLabels, ServerHalf
+from thalweg.core.capabilities import CountsLabels, ServerPart
 from thalweg.forecast import Forecast, RecognisesStates, resolve_forecast
 from thalweg.local import FinishesRound, ResetsPerSession, StatefulObjective, UploadsFromObjective
 from thalweg.memory import NeedsLastLayer, PredictsRenewal
@@ -90,6 +90,6 @@ class Capabilities:
         return (
             self.memory_with_probe is not None
             or self.objective_with_state is not None
-            or isinstance(self.recipe.objective, UploadsFromObjective | ServerHalf)
+            or isinstance(self.recipe.objective, UploadsFromObjective | ServerPart)
             or self.recipe.stopping is not None
         )

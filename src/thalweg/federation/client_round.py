@@ -119,7 +119,7 @@ def run_client_round(
         client_round.end_tick()
 
     for slot, training in enumerate(trainings):
-        summary = _summarize(program, request.params[slot], training, lr_scales[slot])
+        summary = _summarise(program, request.params[slot], training, lr_scales[slot])
         client_round.finish_round(summary, slot)
     main = client_round.main_model
     client_round.keep_trained(request.params[main], trainings[main].delta)
@@ -351,7 +351,7 @@ def _compute_losses(
     return np.stack([trainer.predict(params, "train", rows)[1] for params in request.params])
 
 
-def _summarize(
+def _summarise(
     program: ClientProgram, start: Floats32, training: ClientTraining, lr_scale: float
 ) -> TrainingSummary:
     local, num_steps = program.local, len(training.seen_losses)

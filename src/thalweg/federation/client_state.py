@@ -28,7 +28,7 @@ Received = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> values for o
 class ClientState(NamedTuple):
     """The state of a client between rounds."""
 
-    lived: int  # rounds of its stream that are over: the client's own round number
+    stream_round: int  # rounds of its stream that are over: the client's own round number
     rows: Rows  # (held,) rows of the data set in memory, in the order of the memory policy
     stream: Any
     memory: Any
@@ -163,7 +163,7 @@ class ClientProgram(Capabilities):
                 label_counts, self.labels.take(arrival.items)
             )
         return ClientState(
-            lived=0,
+            stream_round=0,
             rows=rows,
             stream=stream,
             memory=self.recipe.memory.init(capacity, len(rows)),
@@ -188,7 +188,7 @@ class ClientProgram(Capabilities):
 
     def newest(self, client: int, state: ClientState) -> Ints:
         """Return the first arrivals of the client's next round, or its memory if there are none."""
-        _, arrivals = self.stream.emit(state.stream, client, state.lived)
+        _, arrivals = self.stream.emit(state.stream, client, state.stream_round)
         if arrivals and len(arrivals[0].items):
             return arrivals[0].items
         return state.rows.astype(np.int64)

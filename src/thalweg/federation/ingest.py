@@ -25,8 +25,8 @@ def catch_up(ctx: ClientContext, state: ClientState) -> ClientState:
     if program.stream.collects_when_absent and (
         program.memory_with_probe is None or ctx.probe is not None
     ):
-        while state.lived < ctx.rnd:
-            ingest = Ingest(replace(ctx, rnd=state.lived), state)
+        while state.stream_round < ctx.rnd:
+            ingest = Ingest(replace(ctx, rnd=state.stream_round), state)
             for _ in range(program.stream.ticks):
                 ingest.identify_state()
                 ingest.update_memory()
@@ -50,13 +50,15 @@ class Ingest:
         self.since = state.since
         self.tick = 0  # ticks that are over
         self._ctx, self._program, self._state = ctx, program, state
-        self._stream, self.arrivals = program.stream.emit(state.stream, ctx.client, state.lived)
+        self._stream, self.arrivals = program.stream.emit(
+            state.stream, ctx.client, state.stream_round
+        )
         self._memory, self._forecast, self._label_counts = (
             state.memory,
             state.forecast,
             state.label_counts,
         )
-        self._rng = rng_for(program.seed, Draw.MEMORY, state.lived, ctx.client)
+        self._rng = rng_for(program.seed, Draw.MEMORY, state.stream_round, ctx.client)
         self._latent, self._outlook_now = 0, self.outlook
         self._recognised: list[int] = []
         self._first_context: MemoryContext | None = None
@@ -115,7 +117,7 @@ class Ingest:
             is_told = self._program.forecast_sees_true_states
             seen = [arrival.state if is_told else -1 for arrival in self.arrivals]
         return self._state._replace(
-            lived=self._state.lived + 1,
+            stream_round=self._state.stream_round + 1,
             rows=self.rows.astype(np.int32),
             stream=self._stream,
             memory=self._memory,

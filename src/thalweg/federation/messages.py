@@ -266,17 +266,17 @@ def stack_uploads(uploads: Sequence[Mapping[str, Floats32]]) -> dict[str, Floats
     return matrices
 
 
-def tabulate_answers(answers: Sequence[Mapping[str, Floats]], policy: str) -> SurveyResponses:
+def tabulate_responses(responses: Sequence[Mapping[str, Floats]], policy: str) -> SurveyResponses:
     """Return tables (K, E) of the survey responses of K clients; nan where a client has no value.
 
-    >>> tabulate_answers([{"a": np.array([1.0])}, {}], "Rule")["a"].tolist()
+    >>> tabulate_responses([{"a": np.array([1.0])}, {}], "Rule")["a"].tolist()
     [[1.0], [nan]]
     """
     tables: dict[str, Floats] = {}
-    for k, vectors in enumerate(answers):
+    for k, vectors in enumerate(responses):
         for name, vector in vectors.items():
             vector = np.asarray(vector, dtype=np.float64)
-            table = tables.setdefault(name, np.full((len(answers), vector.size), np.nan))
+            table = tables.setdefault(name, np.full((len(responses), vector.size), np.nan))
             if vector.shape != (table.shape[1],):
                 raise ConfigError(
                     f"{policy}.answer_survey must return vectors of one length for {name!r}, got "
@@ -305,21 +305,21 @@ def select_uniform_responses(responses: Sequence[TrainResponse]) -> list[TrainRe
     return uniform
 
 
-def drop_odd_lengths(answers: Sequence[Mapping[str, Floats]]) -> list[dict[str, Floats]]:
-    """Replace answers by nothing if a vector in them has an unusual length for its name.
+def drop_odd_lengths(responses: Sequence[Mapping[str, Floats]]) -> list[dict[str, Floats]]:
+    """Replace responses by nothing if a vector in them has an unusual length for its name.
 
     >>> vectors = [{"a": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(2)}]
     >>> [len(own) for own in drop_odd_lengths(vectors)]
     [1, 0, 1]
     """
-    names = {name for vectors in answers for name in vectors}
+    names = {name for vectors in responses for name in vectors}
     usual = {
-        name: _most_frequent(len(vectors[name]) for vectors in answers if name in vectors)
+        name: _most_frequent(len(vectors[name]) for vectors in responses if name in vectors)
         for name in names
     }
     return [
         dict(vectors) if all(len(vector) == usual[name] for name, vector in vectors.items()) else {}
-        for vectors in answers
+        for vectors in responses
     ]
 
 

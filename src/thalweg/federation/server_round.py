@@ -12,7 +12,7 @@ from thalweg.federation.extensions.bank import SampleSplits, assign_models
 from thalweg.federation.extensions.base import RoundExtension
 from thalweg.federation.extensions.privacy import PrivacyAccounting
 from thalweg.federation.extensions.secure_aggregation import MaskingCosts
-from thalweg.federation.extensions.server_halves import ServerHalves
+from thalweg.federation.extensions.server_parts import ServerParts
 from thalweg.federation.extensions.sessions import Sessions
 from thalweg.federation.extensions.staleness import LateUpdates
 from thalweg.federation.extensions.surveys import ServerSurveys
@@ -36,7 +36,7 @@ EXTENSIONS: tuple[RoundExtension, ...] = (
     Sessions(),
     PrivacyAccounting(),
     ServerSurveys(),
-    ServerHalves(),
+    ServerParts(),
     SampleSplits(),
     MaskingCosts(),
     LateUpdates(),

@@ -13,7 +13,7 @@ from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
 from thalweg.federation.extensions.alarms import AlarmState, init_alarms
 from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.compatibility import iter_server_halves
+from thalweg.recipes.compatibility import iter_server_parts
 
 
 class ServerState(NamedTuple):
@@ -29,7 +29,7 @@ class ServerState(NamedTuple):
     session_start: Any = None  # the state of the session start policy
     open_requests: Ints = NO_REQUESTS  # (n, 2) client and round of unanswered requests
     num_drawn_models: int = 1  # random models drawn so far
-    half_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server parts by stage
+    part_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server parts by stage
     alarm: AlarmState | None = None  # none: the recipe has no alarm
 
 
@@ -57,9 +57,9 @@ def new_server(
         known={},
         bank_state=recipe.bank.init(num_clients, num_classes),
         session_start=recipe.session_start.init(model, pieces),
-        half_states={
+        part_states={
             stage: policy.init_server(num_clients, len(model))
-            for stage, policy in iter_server_halves(recipe)
+            for stage, policy in iter_server_parts(recipe)
         },
         alarm=init_alarms(recipe, num_clients),
     )

@@ -1,6 +1,6 @@
 """Forecasts of the latent states of a client's data.
 
-Read by memory (stage 2) and weights (stage 5).
+Memory policies (`Dds`) and aggregation weights (`ShiftAware`) read them.
 """
 
 from thalweg.forecast.auto import Auto, resolve_forecast

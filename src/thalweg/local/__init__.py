@@ -1,4 +1,4 @@
-"""Local training: objectives, optimiser, early stopping and update privacy (stage 4 of a round).
+"""Local training: objectives, optimizers, early stopping and noise on updates.
 
 To add an objective, write a class with the method of `Objective` and add it to `OBJECTIVES`.
 """

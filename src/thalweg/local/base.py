@@ -119,7 +119,7 @@ class ResetsPerSession(Protocol):
 
 @runtime_checkable
 class UploadsFromObjective(Protocol):
-    """An objective that sends vectors to its server part (`core.capabilities.ServerHalf`)."""
+    """An objective that sends vectors to its server part (`core.capabilities.ServerPart`)."""
 
     def upload(self, probe: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
         """Return float32 vectors by name, after the last step; `rows` are the held samples."""

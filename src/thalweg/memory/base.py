@@ -64,7 +64,7 @@ class NeedsLastLayer(Protocol):
 
 @runtime_checkable
 class UploadsFromMemory(Protocol):
-    """A memory policy that sends vectors to its server part (`core.capabilities.ServerHalf`)."""
+    """A memory policy that sends vectors to its server part (`core.capabilities.ServerPart`)."""
 
     def upload(self, state: Any) -> tuple[Any, Mapping[str, Floats32]]:
         """Return the state after sending, and float32 vectors by name, at the end of a round."""

@@ -26,7 +26,7 @@ from thalweg.federation import (
     make_train_requests,
     max_wait,
     select_uniform_responses,
-    tabulate_answers,
+    tabulate_responses,
 )
 from thalweg.network.limits import Limits, check_response, find_oversized_updates
 from thalweg.network.wire import MessageSchema, check_matches_request, read_response, to_bytes
@@ -93,7 +93,7 @@ class RemoteFederation:
         for client, received, kept in zip(requests, values, uniform, strict=True):
             if len(kept) < len(received):
                 self._reject(client, "SurveyResponse: its length differs from that of most others.")
-        return tabulate_answers(uniform, type(policy).__name__)
+        return tabulate_responses(uniform, type(policy).__name__)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None

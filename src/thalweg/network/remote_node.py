@@ -58,8 +58,8 @@ class RemoteNode:
             last_round = state.last_round if request.probe_round else request.rnd
             masks, response = self._mask_response(state, request, response)
             return NodeState(last_round, client, masks), to_bytes(response, self.schema)
-        client, answer = self.node.answer_survey(state.client, request)
-        return state._replace(client=client), to_bytes(answer, self.schema)
+        client, survey = self.node.answer_survey(state.client, request)
+        return state._replace(client=client), to_bytes(survey, self.schema)
 
     def _answer_mask_request(
         self, state: NodeState, request: MaskRequest
@@ -85,11 +85,11 @@ class RemoteNode:
 
         return mask_update(response, request, state.masks, recipe.secure_aggregation, recipe)
 
-    def serialize_state(self, state: NodeState) -> bytes:
+    def serialise_state(self, state: NodeState) -> bytes:
         return tree_to_bytes(state)
 
     def restore_state(self, payload: bytes) -> NodeState:
-        """Restore a state from `serialize_state`, bit by bit."""
+        """Restore a state from `serialise_state`, bit by bit."""
         try:
             state = restore_types(self._state_template(), tree_from_bytes(payload))
             client = self.node.clients.restore_client(

@@ -44,7 +44,7 @@ from thalweg.federation import (
 )
 from thalweg.network.fields import FieldReader
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.compatibility import find_uploading_stages, iter_server_halves
+from thalweg.recipes.compatibility import find_uploading_stages, iter_server_parts
 from thalweg.sample_weights import AssignsWeights
 from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYTES
 
@@ -81,7 +81,7 @@ class MessageSchema:
     @cached_property
     def broadcast_stages(self) -> set[str]:
         """Stages that can send values from the server to clients."""
-        stages = {stage for stage, _ in iter_server_halves(self.recipe)}
+        stages = {stage for stage, _ in iter_server_parts(self.recipe)}
         sample_weights: object = self.recipe.sample_weights
         if isinstance(sample_weights, AssignsWeights):
             stages.add("sample_weights")

@@ -26,7 +26,7 @@ from thalweg.bank import BANKS, Bank, ExtraBankMetrics, MixesModels, OneModel, S
 from thalweg.core.capabilities import (
     CountsLabels,
     ExtraMetrics,
-    ServerHalf,
+    ServerPart,
     Surveys,
     TracksSessions,
 )
@@ -67,9 +67,9 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
     "memory": {
         PredictsRenewal: (),
         NeedsLastLayer: (),
-        ServerHalf: (),
-        TracksSessions: (ServerHalf,),
-        UploadsFromMemory: (ServerHalf,),
+        ServerPart: (),
+        TracksSessions: (ServerPart,),
+        UploadsFromMemory: (ServerPart,),
     },
     "forecast": {RecognisesStates: (), OpensStates: (RecognisesStates,)},
     "sample_weights": {AssignsWeights: (), Surveys: (), ExtraMetrics: ()},
@@ -78,9 +78,9 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
         StatefulObjective: (),
         FinishesRound: (StatefulObjective,),
         ResetsPerSession: (StatefulObjective,),
-        ServerHalf: (),
-        TracksSessions: (ServerHalf,),
-        UploadsFromObjective: (ServerHalf,),
+        ServerPart: (),
+        TracksSessions: (ServerPart,),
+        UploadsFromObjective: (ServerPart,),
     },
     "weights": {Reports: ()},
     "server": {ScalesLr: (), HasEvalModel: ()},
@@ -207,5 +207,5 @@ def needs_single_model(recipe: Recipe, stage: str) -> bool:
     starts and policies with a part at the server are assumed to need a single model.
     """
     part = getattr(recipe, stage)
-    default = stage == "session_start" or isinstance(part, ServerHalf)
+    default = stage == "session_start" or isinstance(part, ServerPart)
     return bool(getattr(part, "needs_single_model", default))

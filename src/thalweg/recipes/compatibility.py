@@ -1,7 +1,7 @@
 """Checks, before a run, that the components of a recipe fit each other and the world.
 
 Components declare what they need or do with class attributes. A component that declares nothing
-gets the safe answer, so that user-defined components are checked too:
+gets the value that allows fewer combinations, so that user-defined components are checked too:
 
 =============================  ================  ==================================================
 attribute                      if not declared   meaning
@@ -33,7 +33,7 @@ from typing import Any
 
 from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.bank import SplitsSamples
-from thalweg.core.capabilities import ChecksWorld, ServerHalf, Surveys
+from thalweg.core.capabilities import ChecksWorld, ServerPart, Surveys
 from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
 from thalweg.forecast import OpensStates, RecognisesStates, resolve_forecast
@@ -151,11 +151,11 @@ def _reject_regression(stage: str, part: object, data_name: str) -> None:
     )
 
 
-def iter_server_halves(recipe: Recipe) -> Iterator[tuple[str, ServerHalf]]:
+def iter_server_parts(recipe: Recipe) -> Iterator[tuple[str, ServerPart]]:
     """Yield the stages, with their policies, that have a part at the server."""
     for stage in ("memory", "objective"):
         part = getattr(recipe, stage)
-        if isinstance(part, ServerHalf):
+        if isinstance(part, ServerPart):
             yield stage, part
 
 
@@ -196,7 +196,7 @@ def _check_not_federated(recipe: Recipe) -> None:
     for stage in ("memory", "objective", "sample_weights"):
         part = getattr(recipe, stage)
         require(
-            not isinstance(part, ServerHalf | Surveys | AssignsWeights),
+            not isinstance(part, ServerPart | Surveys | AssignsWeights),
             f"{stage}={type(part).__name__} needs messages from a server, but with {bank} there "
             f"are none. Use another {stage}, or a bank with a shared model (bank=one-model).",
         )
@@ -326,7 +326,7 @@ def _check_alarm(recipe: Recipe, world: World) -> None:
 
 def _find_statistics_stages(recipe: Recipe) -> list[str]:
     """Return the stages that upload more than updates, and whose uploads the server uses."""
-    received = {stage for stage, _ in iter_server_halves(recipe)} | {"bank"}
+    received = {stage for stage, _ in iter_server_parts(recipe)} | {"bank"}
     return [
         stage
         for stage in sorted(find_uploading_stages(recipe) & received)

@@ -1,4 +1,4 @@
-"""Sample weights: how much each kept sample counts in the local loss (stage 2b of a round).
+"""Sample weights: how much each kept sample counts in the local loss.
 
 To add a policy, write a class with the method of `SampleWeights` and add it to `SAMPLE_WEIGHTS`.
 """

@@ -83,11 +83,11 @@ class Stream(Protocol):
         """Initial state of the stream, and the samples with which the client starts."""
         ...
 
-    def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
+    def emit(self, state: Any, client: int, stream_round: int) -> tuple[Any, list[Arrival]]:
         """New state of the stream, and one arrival per tick.
 
-        `lived` is the client's own round number: the number of rounds in which its stream has
-        advanced.
+        `stream_round` is the client's own round number: the number of earlier rounds in which its
+        stream has advanced.
         """
         ...
 

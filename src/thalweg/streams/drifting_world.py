@@ -76,8 +76,8 @@ class DriftingWorld:
         """
         rounds = float(self.setting.rounds)
         collects = self.collects_when_absent
-        lived = np.full(self.num_clients, rounds) if collects else rounds * self.availability
-        spent = self.timeline.time_in_views(lived)
+        num_rounds = np.full(self.num_clients, rounds) if collects else rounds * self.availability
+        spent = self.timeline.time_in_views(num_rounds)
         historical = np.flatnonzero(collect_supplies(self.world).is_historical)
         spent[historical] = 0
         spent[historical, self.views_at(0)[historical]] = 1
@@ -98,18 +98,18 @@ class DriftingWorld:
         state, arrival = self.world.begin(client)
         return state, self._apply_view([arrival], client, 0, take=1)[0]
 
-    def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
-        state, arrivals = self.world.emit(state, client, lived)
-        return state, self._apply_view(arrivals, client, lived)
+    def emit(self, state: Any, client: int, stream_round: int) -> tuple[Any, list[Arrival]]:
+        state, arrivals = self.world.emit(state, client, stream_round)
+        return state, self._apply_view(arrivals, client, stream_round)
 
     def _apply_view(
-        self, arrivals: list[Arrival], client: int, lived: int, take: int = 0
+        self, arrivals: list[Arrival], client: int, stream_round: int, take: int = 0
     ) -> list[Arrival]:
-        old, new, share = self.timeline.view_transition(client, lived)
+        old, new, share = self.timeline.view_transition(client, stream_round)
         n = len(self.setting.labels)
         if old == new:
             return [arrival._replace(items=arrival.items + new * n) for arrival in arrivals]
-        rng = rng_for(self.setting.seed, Draw.DRIFT, lived, client, take)
+        rng = rng_for(self.setting.seed, Draw.DRIFT, stream_round, client, take)
         return [
             arrival._replace(
                 items=arrival.items + n * np.where(rng.random(len(arrival.items)) < share, new, old)

@@ -108,13 +108,17 @@ class InflowWorld:
         taken, items = mine.take(mine.begin(), before, restarts=False, rng=rng)
         return taken, Arrival(items, 0)
 
-    def emit(self, state: QueueState, client: int, lived: int) -> tuple[QueueState, list[Arrival]]:
+    def emit(
+        self, state: QueueState, client: int, stream_round: int
+    ) -> tuple[QueueState, list[Arrival]]:
         """The arrivals of a round in equal parts.
 
         The first ticks have one more sample if necessary.
         """
-        rng = rng_for(self.setting.seed, Draw.STREAM, lived, client)
-        since = lived - int(self.starts[client]) if self.collects_when_absent else lived
+        rng = rng_for(self.setting.seed, Draw.STREAM, stream_round, client)
+        since = (
+            stream_round - int(self.starts[client]) if self.collects_when_absent else stream_round
+        )
         mine = self.queues[client]
         count = self._process(client).draw_count(self._flow(client), since, rng)
         if self.spec.label_change and rng.random() < self.spec.label_change:

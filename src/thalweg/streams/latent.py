@@ -207,8 +207,8 @@ class LatentWorld:
     def supply(self, client: int) -> Supply:
         """A full memory at the start, and the same number of samples in every round."""
         here = self.rounds * float(self.availability[client])
-        lived = moving_rounds(self.rounds, here, self.collects_when_absent)
-        return Supply(self.start_size + self.ticks * self.arrival_size * lived, False, here)
+        num_rounds = moving_rounds(self.rounds, here, self.collects_when_absent)
+        return Supply(self.start_size + self.ticks * self.arrival_size * num_rounds, False, here)
 
     def present(self, rnd: int) -> Ints:
         return draw_present(self.availability, self.seed, rnd)
@@ -226,9 +226,9 @@ class LatentWorld:
         )
 
     def emit(
-        self, state: LatentCursor, client: int, lived: int
+        self, state: LatentCursor, client: int, stream_round: int
     ) -> tuple[LatentCursor, list[Arrival]]:
-        rng = rng_for(self.seed, Draw.STREAM, lived, client)
+        rng = rng_for(self.seed, Draw.STREAM, stream_round, client)
         drawn = self._draw_states(client, rng.random(self.ticks))  # (T,)
         stays = rng.random(self.ticks) < self.spec.stickiness  # (T,)
         now, arrivals = state.state, []

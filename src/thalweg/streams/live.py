@@ -71,7 +71,7 @@ class LiveWorld:
     def begin(self, client: int) -> tuple[None, Arrival]:
         return None, split_into_ticks(np.empty(0, dtype=np.int64), 1)[0]
 
-    def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
+    def emit(self, state: None, client: int, stream_round: int) -> tuple[None, list[Arrival]]:
         return None, split_into_ticks(np.empty(0, dtype=np.int64), self.ticks)
 
 

@@ -19,7 +19,7 @@ class MergedState(NamedTuple):
     """The streams of all clients."""
 
     streams: tuple[Any, ...]  # by client
-    lived: Ints  # (N,) rounds of each stream that are over
+    stream_rounds: Ints  # (N,) rounds of each stream that are over
     has_joined: Ints  # (N,) 1 if the samples with which the client starts were delivered
     num_collected: int  # samples that were delivered so far
 
@@ -97,13 +97,20 @@ class MergedWorld:
         has_joined[members] = 1
         items = [starts[each][1].items[: self.world.capacity(each)] for each in members.tolist()]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *items])
-        streams, lived = tuple(state for state, _ in starts), np.zeros(len(starts), dtype=np.int64)
-        return MergedState(streams, lived, has_joined, len(rows)), Arrival(rows, 0)
+        streams, stream_rounds = (
+            tuple(state for state, _ in starts),
+            np.zeros(len(starts), dtype=np.int64),
+        )
+        return MergedState(streams, stream_rounds, has_joined, len(rows)), Arrival(rows, 0)
 
     def emit(
-        self, state: MergedState, client: int, lived: int
+        self, state: MergedState, client: int, stream_round: int
     ) -> tuple[MergedState, list[Arrival]]:
-        streams, clocks, has_joined = list(state.streams), state.lived.copy(), state.has_joined
+        streams, clocks, has_joined = (
+            list(state.streams),
+            state.stream_rounds.copy(),
+            state.has_joined,
+        )
         has_joined = has_joined.copy()
         items: list[list[Ints]] = [[] for _ in range(self.ticks)]
         owners: list[list[int]] = [[] for _ in range(self.ticks)]
@@ -112,12 +119,12 @@ class MergedWorld:
             items[tick].append(rows)
             owners[tick] += [owner] * len(rows)
 
-        for each in self.present_clients(lived).tolist():
+        for each in self.present_clients(stream_round).tolist():
             if not has_joined[each]:
                 start = self.world.begin(each)[1].items[: self.world.capacity(each)]
                 deliver(0, start, NOT_TESTED)
                 has_joined[each] = 1
-            while self.world.collects_when_absent and clocks[each] < lived:
+            while self.world.collects_when_absent and clocks[each] < stream_round:
                 streams[each], missed = self.world.emit(streams[each], each, int(clocks[each]))
                 for arrival in missed:
                     deliver(0, arrival.items, NOT_TESTED)

@@ -132,12 +132,12 @@ class ReplayWorld:
     def supply(self, client: int) -> Supply:
         """The same number of samples in every round, or until the rows are used up."""
         here = self.setting.rounds * float(self.availability[client])
-        lived = moving_rounds(self.setting.rounds, here, self.collects_when_absent)
+        num_rounds = moving_rounds(self.setting.rounds, here, self.collects_when_absent)
         own = len(self.rows[client])
         if self.spec.every is None:
-            total = lived * self.ticks * self.spec.arrivals
+            total = num_rounds * self.ticks * self.spec.arrivals
         else:
-            times, rest = divmod(int(lived * self.ticks), self._num_intervals)
+            times, rest = divmod(int(num_rounds * self.ticks), self._num_intervals)
             total = float(times * own + self._interval_bounds(client, rest)[0])
         if self.spec.at_end == "stop" or own == 0:
             total = min(total, own)
@@ -153,10 +153,11 @@ class ReplayWorld:
         """A client starts without samples."""
         return Cursor(0), Arrival(np.empty(0, dtype=np.int64), 0)
 
-    def emit(self, state: Cursor, client: int, lived: int) -> tuple[Cursor, list[Arrival]]:
+    def emit(self, state: Cursor, client: int, stream_round: int) -> tuple[Cursor, list[Arrival]]:
         if self.spec.every is not None:
             return state, [
-                self._arrival_in(client, lived * self.ticks + tick) for tick in range(self.ticks)
+                self._arrival_in(client, stream_round * self.ticks + tick)
+                for tick in range(self.ticks)
             ]
         mine, step = self.rows[client], self.spec.arrivals
         arrivals, position = [], state.position

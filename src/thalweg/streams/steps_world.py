@@ -102,9 +102,9 @@ class StepsWorld:
         """A client starts without samples."""
         return None, _empty_arrival()
 
-    def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
+    def emit(self, state: None, client: int, stream_round: int) -> tuple[None, list[Arrival]]:
         """A whole shard in the first tick of a step."""
-        step, since = divmod(lived, self.spec.rounds_per_step)
+        step, since = divmod(stream_round, self.spec.rounds_per_step)
         arrivals = [_empty_arrival() for _ in range(self.ticks)]
         if since == 0 and step < self.num_steps:
             n = len(self.setting.labels)

@@ -35,7 +35,7 @@ def psi(
         \psi(p) = \sqrt{\textstyle\sum_{m \text{ fresh}} p_m^2}
                 + \rho \sqrt{\textstyle\sum_m p_m^2 / n_m}
 
-    The first term is the optimisation error: gradients on streaming samples are noisy. The second
+    The first term is the optimization error: gradients on streaming samples are noisy. The second
     is the generalisation error: few samples with a large importance represent the population badly.
     It is infinite if a client without samples has a positive importance.
 
@@ -191,8 +191,8 @@ def _find_crossing(mass: float, sizes: Floats, rho: float) -> float:
 
     def too_small(v: float) -> bool:
         reach, kept = sizes / (v + sizes), v / (v + sizes)  # (F,) each, together one
-        optimisation, generalisation = (reach**2).sum(), mass + (sizes * kept**2).sum()
-        return rho * math.sqrt(optimisation) > math.sqrt(generalisation)
+        optimization, generalisation = (reach**2).sum(), mass + (sizes * kept**2).sum()
+        return rho * math.sqrt(optimization) > math.sqrt(generalisation)
 
     # At the upper end the left side is at most 1/4, and the right side at least 2/3.
     low, high = 0.0, 2 * float(sizes.max()) + 4 * rho * math.sqrt((sizes**2).sum())

@@ -62,7 +62,7 @@ def importance_ratio(
     .. math::
         \frac{\hat c_2}{\hat c_1} = \frac{B + \sqrt{d / N}}{G D \sqrt{M - M_{hist}}}
 
-    Infinite without fresh clients, because there is no optimisation error.
+    Infinite without fresh clients, because there is no optimization error.
 
     Symbols, data streams (193) -> here
         D, G, B             -> diameter (distance by which clients move the initial model), largest

@@ -167,9 +167,9 @@ def test_server_parts_that_track_sessions_are_notified_and_others_keep_their_sta
     federation = SessionFederation(present=[(0,), (0,), (1, 2)])
     history = run_rounds(replace(PLAIN, memory=memory), federation, 3)
     assert memory.begun == [([], [0]), ([2, 0, 0], [1, 2])]
-    assert [server.half_states["memory"] for server, _ in history] == [100, 100, 100]
+    assert [server.part_states["memory"] for server, _ in history] == [100, 100, 100]
     history = run_rounds(replace(PLAIN, memory=SumMemory()), SessionFederation(), 3)
-    assert [server.half_states["memory"] for server, _ in history] == [0, 0, 0]
+    assert [server.part_states["memory"] for server, _ in history] == [0, 0, 0]
 
 
 # Probe rounds

@@ -26,7 +26,7 @@ from thalweg.aggregation import (
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats32, Ints, Job, Roster, Session, SurveyResponses, Updates
 from thalweg.federation import ServerState, new_server, run_server_round
-from thalweg.federation.extensions.server_halves import collect_uploads
+from thalweg.federation.extensions.server_parts import collect_uploads
 from thalweg.local import Curvature
 from thalweg.memory import Replace
 from thalweg.memory.ode import Ode
@@ -247,11 +247,11 @@ def test_server_parts_receive_late_uploads_without_a_discount() -> None:
     uploads = {"memory.word": {(0, 0): [2], (2, 0): [3], (0, 1): [4], (2, 1): [5]}}
     script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
     recipe = recipe_with(ConstantDiscount(0.1), memory=SumMemory())
-    assert run_rounds(Slow(script, uploads=uploads), recipe)[0].half_states == {
+    assert run_rounds(Slow(script, uploads=uploads), recipe)[0].part_states == {
         "memory": 2.0 + 3 + 4 + 5
     }
     refusing = replace(recipe, staleness=RejectLate())
-    assert run_rounds(Slow(script, uploads=uploads), refusing)[0].half_states == {
+    assert run_rounds(Slow(script, uploads=uploads), refusing)[0].part_states == {
         "memory": 2.0 + 4 + 5
     }
 

@@ -74,17 +74,17 @@ def collect(store: Store, capacity: int, spec: str = "") -> None:
     )
 
     inbox = Inbox(store, SCHEMA, capacity, queue=40)
-    lived = int.from_bytes(store.state() or b"", "big")
+    stream_round = int.from_bytes(store.state() or b"", "big")
 
     def ingest() -> bool:
-        nonlocal lived
-        if inbox.num_new + len(inbox.marked_slots(lived)) < 8:
+        nonlocal stream_round
+        if inbox.num_new + len(inbox.marked_slots(stream_round)) < 8:
             return False
-        inbox.mark(lived)
-        lived += 1
-        rows = inbox._table.slots_before(lived)
+        inbox.mark(stream_round)
+        stream_round += 1
+        rows = inbox._table.slots_before(stream_round)
         newest = rows[np.argsort(inbox.slots.x[rows, 0])][-capacity:]
-        inbox.commit(lived.to_bytes(4, "big"), lived, newest)
+        inbox.commit(stream_round.to_bytes(4, "big"), stream_round, newest)
         return True
 
     Collector(source, inbox, ingest, max_samples=20).start()

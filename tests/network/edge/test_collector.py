@@ -72,15 +72,15 @@ def test_collector_resumes_at_the_stored_cursor(inbox: Inbox) -> None:
 
 def test_batch_larger_than_the_free_space_is_stored_in_parts(inbox: Inbox) -> None:
     """Eleven slots, batches of four; the policy takes all samples and keeps none."""
-    lived = 0
+    stream_round = 0
 
     def ingest() -> bool:
-        nonlocal lived
+        nonlocal stream_round
         if inbox.num_new < 4:
             return False
-        inbox.mark(lived)
-        lived += 1
-        inbox.commit(b"", lived, inbox.marked_slots(-1))
+        inbox.mark(stream_round)
+        stream_round += 1
+        inbox.commit(b"", stream_round, inbox.marked_slots(-1))
         return True
 
     names = [""] * 30

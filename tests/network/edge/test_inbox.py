@@ -30,9 +30,9 @@ def open_inbox(folder: Path, capacity: int = CAPACITY, queue: int = QUEUE) -> It
         store.close()
 
 
-def contents(inbox: Inbox, lived: int) -> list[int]:
+def contents(inbox: Inbox, stream_round: int) -> list[int]:
     """Return the numbers of the samples that were marked for a round."""
-    return [int(x[0]) for x in inbox.slots.x[inbox.marked_slots(lived)]]
+    return [int(x[0]) for x in inbox.slots.x[inbox.marked_slots(stream_round)]]
 
 
 def test_received_samples_survive_a_restart(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_every_slot_is_free_or_holds_one_sample_after_any_steps(
     steps: list[tuple[str, int, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        model, lived, marked_slots = Model(), 0, -1
+        model, stream_round, marked_slots = Model(), 0, -1
         store = Store.open(Path(folder))
         inbox = Inbox(store, SCHEMA, CAPACITY, QUEUE)
         for kind, first, second in steps:
@@ -252,18 +252,18 @@ def test_every_slot_is_free_or_holds_one_sample_after_any_steps(
                 model.waiting = model.waiting[first:]
                 model.new = sorted(model.new + told)
             elif kind in ("mark", "live"):
-                inbox.mark(lived)
-                if marked_slots < lived:
-                    model.marked_slots, model.new, marked_slots = model.new, [], lived
-                assert contents(inbox, lived) == model.marked_slots
+                inbox.mark(stream_round)
+                if marked_slots < stream_round:
+                    model.marked_slots, model.new, marked_slots = model.new, [], stream_round
+                assert contents(inbox, stream_round) == model.marked_slots
             if kind == "live":
                 before = model.memory + model.marked_slots
                 model.memory = before[-first:] if first else []
                 model.evicted += len(before) - len(model.memory)
-                model.marked_slots, lived = [], lived + 1
+                model.marked_slots, stream_round = [], stream_round + 1
                 slots = [s for s in range(inbox.slots.num) if inbox._is_taken[s]]
                 rows = [s for s in slots if int(inbox.slots.x[s, 0]) in model.memory]
-                inbox.commit(b"", lived, np.array(rows, dtype=np.int64))
+                inbox.commit(b"", stream_round, np.array(rows, dtype=np.int64))
             elif kind == "restart":
                 inbox.close()
                 store.close()

@@ -73,8 +73,8 @@ def test_killed_collector_neither_loses_nor_duplicates_samples(
         run_and_kill("collect", tmp_path, capacity, when.uniform(0, 0.4))
         store = Store.open(tmp_path)
         inbox = Inbox(store, killed.SCHEMA, capacity, queue=40)
-        lived = int.from_bytes(store.state() or b"", "big")
-        held = inbox.slots.x[inbox._table.slots_before(lived), 0].astype(int).tolist()
+        stream_round = int.from_bytes(store.state() or b"", "big")
+        held = inbox.slots.x[inbox._table.slots_before(stream_round), 0].astype(int).tolist()
         assert len(held) <= capacity
         check_nothing_lost_nor_doubled(inbox, held)
         assert inbox.counts.received > received, "it went on"

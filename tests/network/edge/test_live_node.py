@@ -84,7 +84,7 @@ def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
     here = LiveNode(store, live_plan, CLIENT, describe_dataset(data), sizes)
     rng = np.random.default_rng(0)
     for rnd in (0, 2, 3):
-        _, arrivals = federation.world.emit(state.client.stream, CLIENT, state.client.lived)
+        _, arrivals = federation.world.emit(state.client.stream, CLIENT, state.client.stream_round)
         for arrival in arrivals:
             here.inbox.receive(batch_of_rows(data, arrival.items))
         params = 0.1 * rng.standard_normal(there.schema.num_params).astype(np.float32)
@@ -92,7 +92,7 @@ def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
         state, expected = there.handle(state, payload)
         assert here.handle(payload) == expected
         mine, theirs = here.state.client, state.client
-        assert (mine.lived, len(mine.rows)) == (theirs.lived, len(theirs.rows))
+        assert (mine.stream_round, len(mine.rows)) == (theirs.stream_round, len(theirs.rows))
         assert (here.inbox.slots.x[mine.rows] == data.x[theirs.rows]).all()
         assert (here.inbox.labels[mine.rows] == data.y[theirs.rows]).all()
         here.close()  # another process continues
@@ -112,7 +112,7 @@ def test_full_batch_is_ingested_between_rounds(tmp_path: Path) -> None:
         assert not node.ingest()  # three samples are less than a batch
         node.inbox.receive(batch([3]))
         assert node.ingest()
-        assert (held_samples(node), node.state.client.lived, node.state.last_round) == (
+        assert (held_samples(node), node.state.client.stream_round, node.state.last_round) == (
             [0, 1, 2, 3],
             1,
             -1,
@@ -124,7 +124,7 @@ def test_full_batch_is_ingested_between_rounds(tmp_path: Path) -> None:
         assert node.inbox.counts.evicted == 2
         kept = held_samples(node)
     with open_node(tmp_path) as node:
-        assert (held_samples(node), node.state.client.lived) == (kept, 2)
+        assert (held_samples(node), node.state.client.stream_round) == (kept, 2)
 
 
 def test_remaining_samples_are_ingested_with_the_train_request(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_remaining_samples_are_ingested_with_the_train_request(tmp_path: Path) -
         node.inbox.receive(batch([5]))
         node.handle(make_request(node, 0))
         assert sorted(held_samples(node)) == [0, 1, 2, 3, 4, 5]
-        assert (node.state.client.lived, node.inbox.num_new) == (2, 0)
+        assert (node.state.client.stream_round, node.inbox.num_new) == (2, 0)
 
 
 def test_policy_that_needs_the_model_or_a_broadcast_ingests_only_in_rounds(tmp_path: Path) -> None:
@@ -180,7 +180,11 @@ def test_duplicate_request_is_handled_once(tmp_path: Path) -> None:
         assert node.handle(payload) == first
     with open_node(tmp_path) as node:
         assert node.handle(payload) == first
-        assert (held_samples(node), node.state.client.lived, node.inbox.num_new) == (kept, 1, 3)
+        assert (held_samples(node), node.state.client.stream_round, node.inbox.num_new) == (
+            kept,
+            1,
+            3,
+        )
 
 
 def test_node_killed_between_mark_and_commit_gives_the_same_response(

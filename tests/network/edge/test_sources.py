@@ -24,8 +24,8 @@ def test_scenario_replay_matches_the_arrivals_of_a_simulation() -> None:
     world = make_world(scenario, data, 5)
     state, first = world.begin(3)
     items = [first.items]
-    for lived in range(2):
-        state, arrivals = world.emit(state, 3, lived)
+    for stream_round in range(2):
+        state, arrivals = world.emit(state, 3, stream_round)
         items += [arrival.items for arrival in arrivals]
     rows, seen_so = np.concatenate(items), apply_views(data, world)
     assert labels_of(events) == seen_so.labels("train", rows).tolist()

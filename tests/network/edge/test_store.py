@@ -159,12 +159,13 @@ def test_damaged_store_is_rejected(folder: Path, where: str) -> None:
     assert "damaged" in open_error(folder)
 
 
-def test_newer_store_format_is_rejected(folder: Path) -> None:
+@pytest.mark.parametrize("version", [FORMAT_VERSION - 1, FORMAT_VERSION + 1])
+def test_other_store_format_is_rejected(folder: Path, version: int) -> None:
     Store.open(folder).close()
     with sqlite3.connect(folder / "state.db") as db:
-        db.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    assert f"format {FORMAT_VERSION + 1}" in open_error(folder)
+    assert f"format {version}, this version reads format {FORMAT_VERSION}" in open_error(folder)
 
 
 def test_database_of_another_program_is_rejected(folder: Path) -> None:

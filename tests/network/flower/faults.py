@@ -97,7 +97,9 @@ def check_sample_counts(state: Path, plan: Plan, supply: SampleFeed) -> None:
         assert len(set(rows)) == len(rows)
         assert set(rows) <= {slot for _, slot, _ in stored}
         waiting = (
-            inbox.num_new + inbox.num_waiting + len(inbox.marked_slots(node.state.client.lived))
+            inbox.num_new
+            + inbox.num_waiting
+            + len(inbox.marked_slots(node.state.client.stream_round))
         )
         assert len(stored) == len(rows) + waiting == counts.received - counts.evicted
         assert len({name for name, *_ in stored}) == len(stored)

@@ -12,7 +12,7 @@ from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats32, Ints, Updates
 from thalweg.federation.context import RoundContext
 from thalweg.federation.extensions.base import RoundExtension
-from thalweg.federation.extensions.server_halves import repeat_per_job, select_uploads
+from thalweg.federation.extensions.server_parts import repeat_per_job, select_uploads
 from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.federation.extensions.surveys import send_survey
 from thalweg.recipes.base import Recipe

@@ -11,13 +11,13 @@ from thalweg.core.types import Floats32, Job, Updates
 from thalweg.federation.context import RoundContext
 from thalweg.federation.extensions.base import RoundExtension
 from thalweg.federation.extensions.secure_aggregation import masking_bytes
-from thalweg.federation.extensions.server_halves import build_broadcast
+from thalweg.federation.extensions.server_parts import build_broadcast
 from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.federation.server_state import eval_model, get_served_models
 from thalweg.federation.server_steps import bytes_down, bytes_up, merge_updates
 from thalweg.federation.validation import match_updates, validate_updates
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.compatibility import iter_server_halves
+from thalweg.recipes.compatibility import iter_server_parts
 
 
 class Sessions(RoundExtension):
@@ -49,11 +49,11 @@ def start_server_session(ctx: RoundContext, probe_rounds: ProbeRounds) -> None:
             session_start, bank[0], probe_rounds
         )
         bank = _validate_model(model, bank[0], recipe)[None]
-    half_states = {
-        stage: policy.start_session(server.half_states[stage], past, ctx.session.members)
+    part_states = {
+        stage: policy.start_session(server.part_states[stage], past, ctx.session.members)
         if isinstance(policy, TracksSessions)
-        else server.half_states[stage]
-        for stage, policy in iter_server_halves(recipe)
+        else server.part_states[stage]
+        for stage, policy in iter_server_parts(recipe)
     }
     ctx.server = server._replace(
         session=ctx.session.number,
@@ -61,7 +61,7 @@ def start_server_session(ctx: RoundContext, probe_rounds: ProbeRounds) -> None:
         rules=[recipe.server.init(bank.shape[1]) for _ in bank],
         session_start=session_start,
         open_requests=NO_REQUESTS,  # late updates belong to the model of another session
-        half_states=half_states,
+        part_states=part_states,
     )
 
 
@@ -89,11 +89,11 @@ class ProbeRounds:
         if len(cohort) == 0:
             return model
         ctx.probe_cohorts.append(cohort)
-        half_states = {
+        part_states = {
             stage: policy.init_server(roster.num_clients, len(model))
-            for stage, policy in iter_server_halves(recipe)
+            for stage, policy in iter_server_parts(recipe)
         }
-        broadcast = build_broadcast(half_states, recipe, roster, cohort, len(model))
+        broadcast = build_broadcast(part_states, recipe, roster, cohort, len(model))
         number = 0 if roster.session is None else roster.session.number
         jobs = [
             Job(client, 0, lr_scale, number, probe_round=self.count) for client in cohort.tolist()

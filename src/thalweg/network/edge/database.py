@@ -18,7 +18,7 @@ try:
 except ImportError:  # no file locks on this system: two processes in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
-FORMAT_VERSION = 1  # of the tables; files with a larger number are from a newer version
+FORMAT_VERSION = 2  # of the tables; changes with them
 APPLICATION_ID = (
     0x7468_6C77  # "thlw" as SQLite's application_id: files of other programs are rejected
 )
@@ -27,7 +27,7 @@ SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (only INTEGER PRIMARY KEY CHECK (only = 0), state BLOB NOT NULL,
     checksum INTEGER NOT NULL);
-CREATE TABLE replies (digest TEXT PRIMARY KEY, rnd INTEGER NOT NULL, reply BLOB NOT NULL,
+CREATE TABLE responses (digest TEXT PRIMARY KEY, rnd INTEGER NOT NULL, response BLOB NOT NULL,
     checksum INTEGER NOT NULL);
 CREATE TABLE samples (
     number INTEGER PRIMARY KEY,           -- 1, 2, ... in the order of coming
@@ -36,10 +36,10 @@ CREATE TABLE samples (
     time REAL NOT NULL,
     name TEXT NOT NULL,                   -- for late labels and to find duplicates; may be ''
     checksum INTEGER NOT NULL,            -- of the slot's bytes
-    lived INTEGER                         -- the lived round that it is for; none: in no round yet
+    stream_round INTEGER                  -- the stream round that it is for; NULL: none yet
 );
 CREATE INDEX by_name ON samples (name) WHERE name <> '';
-CREATE INDEX undecided ON samples (label) WHERE lived IS NULL;
+CREATE INDEX undecided ON samples (label) WHERE stream_round IS NULL;
 CREATE TABLE recent (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX by_number ON recent (number);
 """
@@ -105,10 +105,10 @@ def _check_database(db: sqlite3.Connection, file: Path) -> None:
         raise RunError(
             f"{file} is the database of another program; choose another folder (--state)."
         )
-    if version > FORMAT_VERSION:
+    if version not in (0, FORMAT_VERSION):  # 0: a new file
         raise RunError(
-            f"{file} was written by a newer version of thalweg (format {version}; this version "
-            f"supports up to {FORMAT_VERSION}); update thalweg, or choose another folder (--state)."
+            f"{file} was written by another version of thalweg (format {version}, this version "
+            f"reads format {FORMAT_VERSION}); use that version, or choose another folder (--state)."
         )
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":

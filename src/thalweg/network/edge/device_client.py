@@ -77,7 +77,7 @@ class ReplayClient:
                 return known
             request = self._remote.read_request(payload)
             state, response = self._remote.execute(self._state, request)
-            self._store.commit(self._remote.serialize_state(state), digest, response, request.rnd)
+            self._store.commit(self._remote.serialise_state(state), digest, response, request.rnd)
             self._state = state
             return response
 

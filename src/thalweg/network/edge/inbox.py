@@ -4,8 +4,8 @@ A sample is first written into a free slot and then entered into the table toget
 position of its source. A killed process therefore neither loses nor duplicates samples: a sample in
 a slot but not in the table was never received, and the source delivers it again.
 
-In the table, `lived` is NULL until the sample is marked for one of the client's own rounds. When
-that round is over, the sample is either in the client's memory or dropped.
+In the table, `stream_round` is NULL until the sample is marked for one of the client's own rounds.
+When that round is over, the sample is either in the client's memory or dropped.
 """
 
 from __future__ import annotations
@@ -140,24 +140,24 @@ class Inbox:
 
     # --- rounds ---
 
-    def mark(self, lived: int) -> None:
+    def mark(self, stream_round: int) -> None:
         """Assign all labelled new samples to a round of the client. Once per round."""
         with self._turn:
-            if lived <= self._last_marked:
+            if stream_round <= self._last_marked:
                 return
             with self._store.transaction() as db:
-                mark(db, lived)
-                write_facts(db, {"marked": str(lived)})
-            self._last_marked = lived
+                mark(db, stream_round)
+                write_facts(db, {"marked": str(stream_round)})
+            self._last_marked = stream_round
 
-    def marked_slots(self, lived: int) -> Ints:
+    def marked_slots(self, stream_round: int) -> Ints:
         """Slots of the samples of a round, in order of arrival."""
-        return self._table.slots_of_round(lived)
+        return self._table.slots_of_round(stream_round)
 
     def commit(
         self,
         state: bytes,
-        lived: int,
+        stream_round: int,
         rows: Ints,
         *,
         digest: str | None = None,
@@ -171,7 +171,7 @@ class Inbox:
         to the counters.
         """
         with self._turn:
-            gone = np.setdiff1d(self._table.slots_before(lived), rows)
+            gone = np.setdiff1d(self._table.slots_before(stream_round), rows)
             counts = replace(self.counts, evicted=self.counts.evicted + len(gone), **new_counts)
 
             def extra_write(db: sqlite3.Connection) -> None:
@@ -182,9 +182,9 @@ class Inbox:
             self._is_taken[gone] = False
             self.counts = counts
 
-    def check_rows(self, lived: int, rows: Ints) -> None:
+    def check_rows(self, stream_round: int, rows: Ints) -> None:
         """Reject a folder whose client holds rows that do not exist."""
-        if len(np.setdiff1d(rows, self._table.slots_before(lived))):
+        if len(np.setdiff1d(rows, self._table.slots_before(stream_round))):
             raise damaged_folder_error(
                 self._store.folder, "the client holds samples that do not exist"
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.core.capabilities import ServerHalf
+from thalweg.core.capabilities import ServerPart
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import Diverged, require
 from thalweg.core.types import Floats32, Ints
@@ -123,7 +123,7 @@ class LiveNode:
         self.state = (
             self._remote.new_client() if stored is None else self._remote.restore_state(stored)
         )
-        self.inbox.check_rows(self.state.client.lived, self.state.client.rows)
+        self.inbox.check_rows(self.state.client.stream_round, self.state.client.rows)
 
     def close(self) -> None:
         self.inbox.close()
@@ -141,7 +141,7 @@ class LiveNode:
         """
         clients = self._remote.node.clients
         return clients.memory_with_probe is None and not isinstance(
-            clients.recipe.memory, ServerHalf
+            clients.recipe.memory, ServerPart
         )
 
     def hello(self) -> bytes:
@@ -159,7 +159,7 @@ class LiveNode:
             if response is not None:
                 return response
             request = self._remote.read_request(payload)
-            self.inbox.mark(self.state.client.lived)
+            self.inbox.mark(self.state.client.stream_round)
             state, response = self._remote.execute(self.state, request)
             new_counts: dict[str, Any] = {}
             if isinstance(request, TrainRequest) and not request.probe_round:
@@ -186,12 +186,12 @@ class LiveNode:
 
     def _ingest(self) -> bool:
         node, before = self._remote.node, self.state.client
-        marked_slots = self.inbox.marked_slots(before.lived)
+        marked_slots = self.inbox.marked_slots(before.stream_round)
         if not self.can_ingest or self.inbox.num_new + len(marked_slots) < self.sizes.batch:
             return False
-        self.inbox.mark(before.lived)
+        self.inbox.mark(before.stream_round)
         tested, correct = self._test_rows(
-            self.inbox.marked_slots(before.lived)[: self._prequential]
+            self.inbox.marked_slots(before.stream_round)[: self._prequential]
         )
         ctx = ClientContext(node.clients, node.client, max(self.state.last_round, 0))
         keeping = Ingest(ctx, before)
@@ -206,7 +206,7 @@ class LiveNode:
     def _commit(self, state: NodeState, **new_counts: Any) -> None:
         client = state.client
         self.inbox.commit(
-            self._remote.serialize_state(state), client.lived, client.rows, **new_counts
+            self._remote.serialise_state(state), client.stream_round, client.rows, **new_counts
         )
         self.state = state
 

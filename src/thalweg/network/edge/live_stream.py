@@ -45,5 +45,5 @@ class LiveStream:
         """A client starts without samples."""
         return None, Arrival(np.empty(0, dtype=np.int64), 0)
 
-    def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
-        return None, split_into_ticks(self.inbox.marked_slots(lived), self.ticks)
+    def emit(self, state: None, client: int, stream_round: int) -> tuple[None, list[Arrival]]:
+        return None, split_into_ticks(self.inbox.marked_slots(stream_round), self.ticks)

@@ -131,7 +131,7 @@ def open_listener(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def serve_one(listener: socket.socket, answer: Callable[[Frame], Frame]) -> bool:
+def serve_one(listener: socket.socket, handle: Callable[[Frame], Frame]) -> bool:
     """Handle one frame if one arrives before the timeout. Early disconnects are ignored."""
     try:
         line, _ = listener.accept()
@@ -141,7 +141,7 @@ def serve_one(listener: socket.socket, answer: Callable[[Frame], Frame]) -> bool
         line.settimeout(FRAME_TIMEOUT_S)
         with contextlib.suppress(OSError, Unreachable):
             frame = receive(line)
-            response = answer(frame)
+            response = handle(frame)
             line.settimeout(FRAME_TIMEOUT_S)
             send(line, response)
     return True

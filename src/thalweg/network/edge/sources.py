@@ -62,13 +62,13 @@ def iter_samples(
     """All samples that arrive at a client in some rounds, in order and unscaled."""
     state, first = world.begin(client)
     arrivals = [first]
-    for lived in range(rounds + 1):
+    for stream_round in range(rounds + 1):
         for arrival in arrivals:
             inputs = data.unscale(data.samples("train", arrival.items))
             labels = data.labels("train", arrival.items)
             yield from zip(inputs, labels.tolist(), strict=True)
-        if lived < rounds:
-            state, arrivals = world.emit(state, client, lived)
+        if stream_round < rounds:
+            state, arrivals = world.emit(state, client, stream_round)
 
 
 def _find_scenario(name: str) -> Scenario:

@@ -106,7 +106,7 @@ class Store:
 
     def find_response(self, digest: str) -> bytes | None:
         """The stored response to a repeated request; None: not found."""
-        return self._read_blob("SELECT reply, checksum FROM replies WHERE digest = ?", digest)
+        return self._read_blob("SELECT response, checksum FROM responses WHERE digest = ?", digest)
 
     def commit(
         self,
@@ -125,8 +125,8 @@ class Store:
             db.execute("INSERT OR REPLACE INTO node VALUES (0, ?, ?)", (state, crc32(state)))
             if digest is not None:
                 row = (digest, rnd, response, crc32(response))
-                db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
-                db.execute("DELETE FROM replies WHERE rnd < ?", (rnd - KEPT_ROUNDS,))
+                db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", row)
+                db.execute("DELETE FROM responses WHERE rnd < ?", (rnd - KEPT_ROUNDS,))
             if extra_write is not None:
                 extra_write(db)
 

@@ -26,7 +26,7 @@ class SampleRow(NamedTuple):
 
 
 class SampleTable:
-    """Queries. In the table, `lived` is NULL for samples that belong to no round yet."""
+    """Queries. In the table, `stream_round` is NULL for samples that belong to no round yet."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,12 +34,12 @@ class SampleTable:
     @property
     def num_new(self) -> int:
         """Number of labelled samples that belong to no round yet."""
-        return self._count("SELECT count(*) FROM samples WHERE lived IS NULL AND label >= 0")
+        return self._count("SELECT count(*) FROM samples WHERE stream_round IS NULL AND label >= 0")
 
     @property
     def num_waiting(self) -> int:
         """Number of samples without a label."""
-        return self._count("SELECT count(*) FROM samples WHERE lived IS NULL AND label < 0")
+        return self._count("SELECT count(*) FROM samples WHERE stream_round IS NULL AND label < 0")
 
     def read_all(self) -> tuple[Ints, Ints, list[int]]:
         """Slots, labels and checksums of all samples."""
@@ -47,18 +47,20 @@ class SampleTable:
         slots, labels, checksums = zip(*rows, strict=True) if rows else ((), (), ())
         return np.array(slots, dtype=np.int64), np.array(labels, dtype=np.int64), list(checksums)
 
-    def slots_of_round(self, lived: int) -> Ints:
+    def slots_of_round(self, stream_round: int) -> Ints:
         """Slots of the samples of one round, in order of arrival."""
-        return self._fetch_slots("SELECT slot FROM samples WHERE lived = ? ORDER BY number", lived)
+        return self._fetch_slots(
+            "SELECT slot FROM samples WHERE stream_round = ? ORDER BY number", stream_round
+        )
 
-    def slots_before(self, lived: int) -> Ints:
+    def slots_before(self, stream_round: int) -> Ints:
         """Slots of the samples of all earlier rounds."""
-        return self._fetch_slots("SELECT slot FROM samples WHERE lived < ?", lived)
+        return self._fetch_slots("SELECT slot FROM samples WHERE stream_round < ?", stream_round)
 
     def oldest_waiting(self, number: int) -> Ints:
         """Slots of the samples that have waited longest for their labels."""
-        query = "SELECT slot FROM samples WHERE lived IS NULL AND label < 0 ORDER BY number LIMIT ?"
-        return self._fetch_slots(query, number)
+        query = "SELECT slot FROM samples WHERE stream_round IS NULL AND label < 0"
+        return self._fetch_slots(f"{query} ORDER BY number LIMIT ?", number)
 
     def find_waiting(self, name: str) -> int | None:
         """Slot of the unlabelled sample with this name."""
@@ -99,9 +101,12 @@ def label(db: sqlite3.Connection, labels: Iterable[tuple[int, int]]) -> None:
     db.executemany("UPDATE samples SET label = ? WHERE slot = ?", rows)
 
 
-def mark(db: sqlite3.Connection, lived: int) -> None:
+def mark(db: sqlite3.Connection, stream_round: int) -> None:
     """Assign all labelled new samples to a round."""
-    db.execute("UPDATE samples SET lived = ? WHERE lived IS NULL AND label >= 0", (lived,))
+    db.execute(
+        "UPDATE samples SET stream_round = ? WHERE stream_round IS NULL AND label >= 0",
+        (stream_round,),
+    )
 
 
 def delete(db: sqlite3.Connection, slots: Ints) -> None:

@@ -12,38 +12,38 @@ from thalweg.core.types import Floats32, Ints, Roster, Updates
 from thalweg.federation.context import RoundContext
 from thalweg.federation.extensions.base import RoundExtension
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.compatibility import iter_server_halves
+from thalweg.recipes.compatibility import iter_server_parts
 from thalweg.sample_weights import AssignsWeights
 
 
-class ServerHalves(RoundExtension):
+class ServerParts(RoundExtension):
     """Broadcasts the values of server parts and of sample weights; collects the uploads."""
 
     def before_training(self, ctx: RoundContext) -> None:
         assert ctx.assignment is not None
         num_params = ctx.server.bank.shape[1]
         broadcast = build_broadcast(
-            ctx.server.half_states, ctx.recipe, ctx.roster, ctx.cohort, num_params
+            ctx.server.part_states, ctx.recipe, ctx.roster, ctx.cohort, num_params
         )
         broadcast = repeat_per_job(broadcast, ctx.cohort, ctx.assignment.clients)
         ctx.broadcast = {**ctx.broadcast, **broadcast}
 
     def finish_round(self, ctx: RoundContext) -> None:
         assert ctx.updates is not None
-        half_states = collect_uploads(ctx.server.half_states, ctx.recipe, ctx.updates)
-        ctx.server = ctx.server._replace(half_states=half_states)
+        part_states = collect_uploads(ctx.server.part_states, ctx.recipe, ctx.updates)
+        ctx.server = ctx.server._replace(part_states=part_states)
 
 
 def build_broadcast(
-    half_states: Mapping[str, Any], recipe: Recipe, roster: Roster, cohort: Ints, num_params: int
+    part_states: Mapping[str, Any], recipe: Recipe, roster: Roster, cohort: Ints, num_params: int
 ) -> Broadcast:
     """Return the values for the cohort, with one row per client."""
     broadcast = {
         stage: {
             name: np.asarray(rows, dtype=np.float32)
-            for name, rows in policy.broadcast(half_states[stage], cohort).items()
+            for name, rows in policy.broadcast(part_states[stage], cohort).items()
         }
-        for stage, policy in iter_server_halves(recipe)
+        for stage, policy in iter_server_parts(recipe)
     }
     sample_weights: object = recipe.sample_weights
     if isinstance(sample_weights, AssignsWeights):
@@ -64,7 +64,7 @@ def repeat_per_job(broadcast: Broadcast, cohort: Ints, clients: Ints) -> Broadca
 
 
 def collect_uploads(
-    half_states: Mapping[str, Any], recipe: Recipe, updates: Updates
+    part_states: Mapping[str, Any], recipe: Recipe, updates: Updates
 ) -> dict[str, Any]:
     """Return the states of the server parts after the uploads.
 
@@ -72,15 +72,15 @@ def collect_uploads(
     sent several rows, they are collected in the order in which it trained. A memory uploads once
     per round, even if its client trained several models.
     """
-    half_states = dict(half_states)
-    for stage, policy in iter_server_halves(recipe):
+    part_states = dict(part_states)
+    for stage, policy in iter_server_parts(recipe):
         received = updates if stage == "objective" else _one_row_per_round(updates)
         for rows in _group_rows(received.clients):
             if uploads := select_uploads(received, stage, rows):
-                half_states[stage] = policy.collect(
-                    half_states[stage], received.clients[rows], uploads
+                part_states[stage] = policy.collect(
+                    part_states[stage], received.clients[rows], uploads
                 )
-    return half_states
+    return part_states
 
 
 def select_uploads(updates: Updates, stage: str, rows: Ints | slice) -> dict[str, Floats32]:
