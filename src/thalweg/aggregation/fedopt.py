@@ -73,12 +73,16 @@ class FedAdam:
     ) -> tuple[ServerMoments, Floats32]:
         update = combine(weights, deltas).astype(np.float64)
         mean = self.beta_mean * state.mean + (1 - self.beta_mean) * update
-        square = self.beta_square * state.square + (1 - self.beta_square) * update**2
+        square = self._next_square(state.square, update)
         return _apply(model, mean, square, self.lr, self.adaptivity)
+
+    def _next_square(self, square: Floats32, update: Floats) -> Floats:
+        """Return the second moment (P,) after an update (P,)."""
+        return self.beta_square * square + (1 - self.beta_square) * update**2
 
 
 @dataclass(frozen=True)
-class FedYogi:
+class FedYogi(FedAdam):
     r"""FedYogi: like FedAdam, but the second moment changes by a bounded amount.
 
     .. math::
@@ -105,37 +109,12 @@ class FedYogi:
     0.875
     """
 
-    needs_individual_updates = False
-
-    lr: float = 0.01
-    """Learning rate of the server."""
-    beta_mean: float = 0.9
-    """Share of the previous mean of the updates that each step keeps."""
     beta_square: float = 0.99
     """One minus the share of the squared update by which the second moment changes."""
-    adaptivity: float = 1e-3
-    """Added to the denominator; its square is the initial second moment. Smaller: more adaptive."""
 
-    def __post_init__(self) -> None:
-        check_ranges(
-            self,
-            lr="(0, inf)",
-            beta_mean="[0, 1)",
-            beta_square="[0, 1)",
-            adaptivity="(0, inf)",
-        )
-
-    def init(self, num_params: int) -> ServerMoments:
-        return _init_moments(num_params, self.adaptivity)
-
-    def step(
-        self, state: ServerMoments, model: Floats32, deltas: Floats32, weights: Floats
-    ) -> tuple[ServerMoments, Floats32]:
-        update = combine(weights, deltas).astype(np.float64)
-        mean = self.beta_mean * state.mean + (1 - self.beta_mean) * update
-        before = state.square.astype(np.float64)
-        square = before - (1 - self.beta_square) * update**2 * np.sign(before - update**2)
-        return _apply(model, mean, square, self.lr, self.adaptivity)
+    def _next_square(self, square: Floats32, update: Floats) -> Floats:
+        before = square.astype(np.float64)
+        return before - (1 - self.beta_square) * update**2 * np.sign(before - update**2)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,11 @@ class Adam:
     """Added to the denominator."""
 
     def __post_init__(self) -> None:
-        _check_adam(self)
+        check_ranges(self, eps="[0, inf)")
+        require(
+            len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
+            f"betas must be two numbers in [0, 1), got {self.betas}.",
+        )
 
     @property
     def accepts_momentum(self) -> bool:
@@ -184,7 +188,13 @@ class Adam:
         return True
 
     def init(self, params: Tensor, settings: StepSettings, shapes: Shapes) -> StackState:
-        return _init_adam(params)
+        import torch
+
+        return {
+            "num_steps": torch.zeros(len(params), dtype=torch.float64),
+            "mean": torch.zeros_like(params),
+            "square": torch.zeros_like(params),
+        }
 
     def step(
         self,
@@ -196,12 +206,18 @@ class Adam:
     ) -> None:
         if settings.weight_decay:
             gradient = gradient.add(params, alpha=settings.weight_decay)
-        lr = settings.lr if lr_scale is None else settings.lr * lr_scale.double()
-        _move_adam(params, gradient, state, lr, self.betas, self.eps)
+        num_steps: Tensor = state["num_steps"].add_(1)
+        steps, (beta_mean, beta_square) = num_steps.view(-1, 1), self.betas
+        mean: Tensor = state["mean"].mul_(beta_mean).add_(gradient * (1 - beta_mean))
+        square: Tensor = state["square"].mul_(beta_square)
+        square.add_(gradient.square().mul_(1 - beta_square))
+        step_size = (_scale_lr(settings, lr_scale) / (1 - beta_mean**steps)).float()
+        root = (1 - beta_square**steps).sqrt().float()
+        params.sub_((mean * step_size).div_(square.sqrt().div_(root).add_(self.eps)))
 
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(Adam):
     r"""AdamW: Adam with weight decay that is not scaled by the running means.
 
     .. math::
@@ -229,25 +245,6 @@ class AdamW:
     0.85
     """
 
-    betas: tuple[float, float] = (0.9, 0.999)
-    """Decay rates of the means of the gradient and of its square."""
-    eps: float = 1e-8
-    """Added to the denominator."""
-
-    def __post_init__(self) -> None:
-        _check_adam(self)
-
-    @property
-    def accepts_momentum(self) -> bool:
-        return False
-
-    @property
-    def accepts_weight_decay(self) -> bool:
-        return True
-
-    def init(self, params: Tensor, settings: StepSettings, shapes: Shapes) -> StackState:
-        return _init_adam(params)
-
     def step(
         self,
         params: Tensor,
@@ -256,11 +253,10 @@ class AdamW:
         settings: StepSettings,
         lr_scale: Tensor | None = None,
     ) -> None:
-        lr = settings.lr if lr_scale is None else settings.lr * lr_scale.double()
         if settings.weight_decay:
-            keep = 1 - lr * settings.weight_decay
+            keep = 1 - _scale_lr(settings, lr_scale) * settings.weight_decay
             params.mul_(keep if isinstance(keep, float) else keep.float())
-        _move_adam(params, gradient, state, lr, self.betas, self.eps)
+        super().step(params, gradient, state, settings._replace(weight_decay=0.0), lr_scale)
 
 
 @dataclass(frozen=True)
@@ -433,7 +429,7 @@ def make_reference_steps(
         Adam: torch.optim.Adam,
         AdamW: torch.optim.AdamW,
     }
-    if not isinstance(optimizer, Adam | AdamW):
+    if not isinstance(optimizer, Adam) or type(optimizer) not in classes:
         return None
     options = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     return TorchSteps(
@@ -541,41 +537,9 @@ def _plain_option(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _check_adam(optimizer: Adam | AdamW) -> None:
-    check_ranges(optimizer, eps="[0, inf)")
-    betas = optimizer.betas
-    require(
-        len(betas) == 2 and all(0 <= beta < 1 for beta in betas),
-        f"betas must be two numbers in [0, 1), got {betas}.",
-    )
-
-
-def _init_adam(params: Tensor) -> StackState:
-    import torch
-
-    return {
-        "num_steps": torch.zeros(len(params), dtype=torch.float64),
-        "mean": torch.zeros_like(params),
-        "square": torch.zeros_like(params),
-    }
-
-
-def _move_adam(
-    params: Tensor,
-    gradient: Tensor,
-    state: StackState,
-    lr: float | Tensor,
-    betas: tuple[float, float],
-    eps: float,
-) -> None:
-    """Update the running means and the parameters; `lr` is a number or (K, 1)."""
-    num_steps: Tensor = state["num_steps"].add_(1)
-    steps = num_steps.view(-1, 1)
-    mean: Tensor = state["mean"].mul_(betas[0]).add_(gradient * (1 - betas[0]))
-    square: Tensor = state["square"].mul_(betas[1]).add_(gradient.square().mul_(1 - betas[1]))
-    step_size = (lr / (1 - betas[0] ** steps)).float()
-    root = (1 - betas[1] ** steps).sqrt().float()
-    params.sub_((mean * step_size).div_(square.sqrt().div_(root).add_(eps)))
+def _scale_lr(settings: StepSettings, lr_scale: Tensor | None) -> float | Tensor:
+    """Return the learning rate, or those of the clients (K, 1) in float64."""
+    return settings.lr if lr_scale is None else settings.lr * lr_scale.double()
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
