@@ -116,28 +116,20 @@ def make_plan(
         f"with recipes (thalweg.compare), or run it from the command line (thalweg run {recipe}).",
     )
     recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
-    scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
-    scenario = with_model(scenario, model, settings)
-    recipe, scenario = apply_settings(recipe, scenario, overrides, settings)
-    if rounds is not None:
-        scenario = replace(scenario, rounds=rounds)
+    recipe, scenario = _apply_changes(
+        recipe, scenario, rounds=rounds, overrides=overrides, model=model, **settings
+    )
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
 
 
 def make_any_plan(
-    method: Recipe | Baseline | str,
-    scenario: Scenario | str,
-    *,
-    seed: int = 0,
-    rounds: int | None = None,
-    engine: str = "auto",
-    overrides: Iterable[str] = (),
-    model: Any = None,
-    **settings: Any,
+    method: Recipe | Baseline | str, scenario: Scenario | str, **options: Any
 ) -> AnyPlan:
     """Return the plan of the recipe or the baseline that has the name.
+
+    `options` are the keyword arguments of `make_plan`. Baselines have no engine.
 
     >>> make_any_plan("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
     'majority on elec2, seed 0'
@@ -147,21 +139,25 @@ def make_any_plan(
     if isinstance(method, str) and "+" not in method and method not in RECIPES:
         raise UnknownName("recipe or baseline", method, [*RECIPES, *BASELINES])
     if not isinstance(method, Baseline):
-        return make_plan(
-            method,
-            scenario,
-            seed=seed,
-            rounds=rounds,
-            engine=engine,
-            overrides=overrides,
-            model=model,
-            **settings,
-        )
+        return make_plan(method, scenario, **options)
+    seed, _ = options.pop("seed", 0), options.pop("engine", "auto")
+    return BaselinePlan(*_apply_changes(method, scenario, **options), seed)
+
+
+def _apply_changes(
+    method: Method,
+    scenario: Scenario | str,
+    *,
+    rounds: int | None = None,
+    overrides: Iterable[str] = (),
+    model: Any = None,
+    **settings: Any,
+) -> tuple[Method, Scenario]:
+    """Return a recipe (or baseline) and a scenario with all changes of `make_plan`."""
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
     scenario = with_model(scenario, model, settings)
     method, scenario = apply_settings(method, scenario, overrides, settings)
-    scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
-    return BaselinePlan(method, scenario, seed)
+    return method, scenario if rounds is None else replace(scenario, rounds=rounds)
 
 
 def with_model(scenario: Scenario, model: Any, settings: Mapping[str, Any]) -> Scenario:
