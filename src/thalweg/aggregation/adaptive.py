@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from thalweg.core.config import check_literals, check_ranges
-from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
 
@@ -63,10 +62,9 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, lr="(0, inf)")
-        for name in ("beta_mean", "beta_var", "beta_ratio"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"{name} must lie in [0, 1), got {value}.")
+        check_ranges(
+            self, lr="(0, inf)", beta_mean="[0, 1)", beta_var="[0, 1)", beta_ratio="[0, 1)"
+        )
 
     def init(self, num_params: int) -> AdaptiveState:
         return AdaptiveState(0, np.zeros(num_params, dtype=np.float32), 0.0, 0.0)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from thalweg.core.config import check_ranges
-from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
 
@@ -62,10 +61,9 @@ class Flash:
     """Whether to use the paper's denominator, which may be negative."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, lr="(0, inf)", adaptivity_floor="(0, inf)")
-        for name in ("beta_mean", "beta_var"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"{name} must lie in [0, 1), got {value}.")
+        check_ranges(
+            self, lr="(0, inf)", adaptivity_floor="(0, inf)", beta_mean="[0, 1)", beta_var="[0, 1)"
+        )
 
     def init(self, num_params: int) -> Moments:
         zero = np.zeros(num_params, dtype=np.float32)
