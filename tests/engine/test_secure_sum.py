@@ -16,8 +16,9 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.federation import MaskRequest, Request, TrainRequest
+from thalweg.federation import TrainRequest
 from thalweg.network.remote_federation import Packet
+from thalweg.network.wire import MaskRequest, Request
 
 ALL_HERE = [
     *("world.num_clients=6", "world.availability=1", "world.availability_spread=0"),

@@ -16,11 +16,11 @@ from thalweg.bank import FedDrift
 from thalweg.bank.feddrift import COSTS, SAMPLES
 from thalweg.core.errors import Diverged
 from thalweg.core.types import Job, Updates
-from thalweg.federation import Message, SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
+from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.memory import Fifo
 from thalweg.network.limits import Limits
 from thalweg.network.remote_federation import Packet, RemoteFederation
-from thalweg.network.wire import MessageSchema, read_request, to_bytes
+from thalweg.network.wire import Message, MessageSchema, read_request, to_bytes
 from thalweg.recipes import Recipe
 from thalweg.selection import Dpcs
 

@@ -19,18 +19,12 @@ from thalweg.bank import FedDrift
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch, ThalwegError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Supply
-from thalweg.federation import (
-    Hello,
-    Message,
-    SurveyRequest,
-    SurveyResponse,
-    TrainRequest,
-    TrainResponse,
-)
+from thalweg.federation import Hello, SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import Curvature
 from thalweg.memory import Fifo, Ode
 from thalweg.network.wire import (
     FORMAT,
+    Message,
     MessageSchema,
     check_matches_request,
     from_bytes,

@@ -1,7 +1,7 @@
-"""The messages between the server and one client, and their conversion to tables of many clients.
+"""The messages of a round between the server and one client, and tables of many clients.
 
-Nothing else passes between them. A client computes its part of a round from the recipe, its
-stream, its data, its state and the message.
+A client computes its part of a round from the recipe, its stream, its data, its state and the
+message. Messages that only devices need are in `network.wire`, with the bytes of all messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from thalweg.federation.base import SurveyStage
 from thalweg.federation.client_state import Received
 
 Octets = npt.NDArray[np.uint8]
-MaskStep = Literal["keys", "shares", "open"]
 T = TypeVar("T", bound=Hashable)
 
 
@@ -99,38 +98,6 @@ class SurveyResponse:
     client: int
     stage: SurveyStage
     values: Mapping[str, Floats] = field(default_factory=dict)  # (E,) by name
-
-
-@dataclass(frozen=True, eq=False)
-class MaskRequest:
-    """Asks for one part of a masked sum: public keys, then shares of secrets, then some of these.
-
-    From the shares on, the members are the same and in the same order, because shares are
-    identified by their positions.
-    """
-
-    rnd: int
-    client: int
-    step: MaskStep
-    members: Ints  # (n,) ascending
-    probe_round: int = 0
-    values: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
-
-
-@dataclass(frozen=True, eq=False)
-class MaskResponse:
-    """One client's part of a masked sum."""
-
-    rnd: int
-    client: int
-    step: MaskStep
-    probe_round: int = 0
-    values: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
-
-
-Request = TrainRequest | SurveyRequest | MaskRequest
-Response = TrainResponse | SurveyResponse | MaskResponse
-Message = Hello | Request | Response
 
 
 # --- from tables to messages ---

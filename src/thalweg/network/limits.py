@@ -13,15 +13,9 @@ from thalweg.core.claims import Claim, ValidatesClaims
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Floats
-from thalweg.federation import (
-    Request,
-    Response,
-    SurveyRequest,
-    SurveyResponse,
-    TrainRequest,
-    TrainResponse,
-)
+from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import LocalTraining
+from thalweg.network.wire import Request, Response
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World
 from thalweg.theory import row_norms

@@ -13,9 +13,6 @@ from thalweg.core.errors import BadMessage, Diverged
 from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
 from thalweg.federation import (
     NO_REQUESTS,
-    MaskResponse,
-    Request,
-    Response,
     SurveyRequest,
     SurveyResponse,
     SurveyStage,
@@ -29,7 +26,15 @@ from thalweg.federation import (
     tabulate_responses,
 )
 from thalweg.network.limits import Limits, check_response, find_oversized_updates
-from thalweg.network.wire import MessageSchema, check_matches_request, read_response, to_bytes
+from thalweg.network.wire import (
+    MaskResponse,
+    MessageSchema,
+    Request,
+    Response,
+    check_matches_request,
+    read_response,
+    to_bytes,
+)
 
 ResponseType = TypeVar("ResponseType", bound=Response)
 Packet = tuple[int, bytes]  # recipient or sender, and an encoded message

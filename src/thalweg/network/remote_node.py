@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
 from thalweg.engine.node import Node
-from thalweg.federation import ClientState, MaskRequest, Request, TrainRequest, TrainResponse
-from thalweg.network.wire import MessageSchema, read_request, to_bytes
+from thalweg.federation import ClientState, TrainRequest, TrainResponse
+from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_request, to_bytes
 
 
 class NodeState(NamedTuple):

@@ -5,17 +5,17 @@ Both sides have the same `MessageSchema`. A message that does not match it is re
 `BadMessage`, at the sender and at the receiver. Messages are neither encrypted nor signed here;
 the network does both.
 
-A new message needs a class in `federation.messages`, its reader and its row in `EXCHANGES` here,
-and a handler at the client (`RemoteNode.execute`).
+A new message needs its class, its reader and its row in `EXCHANGES` here, a method that sends it
+(`RemoteFederation`), and a handler at the client (`RemoteNode.execute`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +29,7 @@ from thalweg.core.types import Floats32, Ints, Supply
 from thalweg.federation import (
     Hello,
     MaskGroup,
-    MaskRequest,
-    MaskResponse,
-    MaskStep,
-    Message,
     Octets,
-    Request,
-    Response,
     SurveyRequest,
     SurveyResponse,
     SurveyStage,
@@ -61,6 +55,40 @@ MASK_RESPONSE_FIELDS = {  # bytes per row; keys have one row, the others one row
     "shares": {"encrypted_shares": SEALED_SHARES_BYTES},
     "open": {"shares": SHARE_BYTES},
 }
+
+MaskStep = Literal["keys", "shares", "open"]
+
+
+@dataclass(frozen=True, eq=False)
+class MaskRequest:
+    """Asks for one part of a masked sum: public keys, then shares of secrets, then some of these.
+
+    From the shares on, the members are the same and in the same order, because shares are
+    identified by their positions.
+    """
+
+    rnd: int
+    client: int
+    step: MaskStep
+    members: Ints  # (n,) ascending
+    probe_round: int = 0
+    values: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
+
+
+@dataclass(frozen=True, eq=False)
+class MaskResponse:
+    """One client's part of a masked sum."""
+
+    rnd: int
+    client: int
+    step: MaskStep
+    probe_round: int = 0
+    values: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
+
+
+Request = TrainRequest | SurveyRequest | MaskRequest
+Response = TrainResponse | SurveyResponse | MaskResponse
+Message = Hello | Request | Response
 
 M = TypeVar("M", bound=Message)
 

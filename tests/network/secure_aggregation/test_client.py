@@ -10,14 +10,7 @@ import pytest
 from thalweg.aggregation import Masked
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Ints
-from thalweg.federation import (
-    MaskRequest,
-    MaskResponse,
-    MaskStep,
-    Octets,
-    TrainRequest,
-    TrainResponse,
-)
+from thalweg.federation import Octets, TrainRequest, TrainResponse
 from thalweg.network.secure_aggregation.client import (
     DROPPED,
     NOT_ASKED,
@@ -30,7 +23,15 @@ from thalweg.network.secure_aggregation.client import (
     mask_update,
     new_mask_state,
 )
-from thalweg.network.wire import MessageSchema, read_request, read_response, to_bytes
+from thalweg.network.wire import (
+    MaskRequest,
+    MaskResponse,
+    MaskStep,
+    MessageSchema,
+    read_request,
+    read_response,
+    to_bytes,
+)
 from thalweg.recipes import fedavg
 
 RULE = Masked()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from thalweg.aggregation import Masked
-from thalweg.federation import MaskRequest, MaskResponse, TrainRequest, TrainResponse
+from thalweg.federation import TrainRequest, TrainResponse
 from thalweg.network.secure_aggregation.client import (
     answer_mask_request,
     mask_update,
@@ -21,6 +21,7 @@ from thalweg.network.secure_aggregation.server import (
     MaskedRoundResult,
     run_masked_round,
 )
+from thalweg.network.wire import MaskRequest, MaskResponse
 from thalweg.recipes import fedavg
 
 RULE = Masked()

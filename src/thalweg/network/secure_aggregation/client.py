@@ -23,15 +23,9 @@ from thalweg.aggregation import Masked
 from thalweg.aggregation.secure_aggregation import MAX_CLIENTS
 from thalweg.core.errors import BadMessage, ConfigError
 from thalweg.core.types import Ints
-from thalweg.federation import (
-    MaskGroup,
-    MaskRequest,
-    MaskResponse,
-    Octets,
-    TrainRequest,
-    TrainResponse,
-)
+from thalweg.federation import MaskGroup, Octets, TrainRequest, TrainResponse
 from thalweg.federation.extensions.secure_aggregation import own_weight
+from thalweg.network.wire import MaskRequest, MaskResponse
 from thalweg.recipes.base import Recipe
 from thalweg.theory import split_secret
 from thalweg.theory.masked_sums import SHARE_BYTES

@@ -10,14 +10,7 @@ import numpy as np
 
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Ints, Rejection
-from thalweg.federation import (
-    MaskRequest,
-    MaskResponse,
-    MaskStep,
-    Octets,
-    TrainRequest,
-    TrainResponse,
-)
+from thalweg.federation import Octets, TrainRequest, TrainResponse
 from thalweg.federation.extensions.secure_aggregation import own_weight, repeat_mean
 from thalweg.network.secure_aggregation.client import (
     DROPPED,
@@ -31,6 +24,7 @@ from thalweg.network.secure_aggregation.client import (
     make_mask_group,
     make_pairwise_mask,
 )
+from thalweg.network.wire import MaskRequest, MaskResponse, MaskStep
 from thalweg.recipes.base import Recipe
 from thalweg.theory import recover_secret
 
