@@ -396,3 +396,30 @@ def test_lowest_forgetting_is_marked_as_best(tmp_path, cell):
     result = replace(read_study(plan), cells=cells)
     assert "**10.00**" in study_markdown(result)
     assert "highest mean" not in study_headline(result)
+
+
+def test_row_that_is_run_once_has_the_first_seed_only(tmp_path):
+    study = replace(TINY, rows=(Row("sfedpo"), Row("plain", "fedavg", once=True)))
+    jobs = plan_study(study, out=tmp_path).jobs
+    assert [(job.plan.recipe.name, job.plan.seed) for job in jobs] == [
+        *[("sfedpo", 4), ("fedavg", 4)] * 2,
+        *[("sfedpo", 5)] * 2,
+    ]
+    assert study.num_cells == len(jobs)
+
+
+def test_study_of_a_regression_shows_errors_in_their_unit(tmp_path):
+    study = replace(TINY, columns=TINY.columns[:1], metric="prequential_mae", published={})
+    plan = plan_study(study, out=tmp_path)
+    errors = {("sfedpo", 4): 12.5, ("sfedpo", 5): 11.5, ("plain", 4): 10.0, ("plain", 5): 11.0}
+    cells = [
+        Cell(label, "digits-full", seed, "done", "", [row], "thalweg run", 1.0)
+        for (label, seed), error in errors.items()
+        for row in [{"round": 1, "prequential_mae": error}]
+    ]
+    result = replace(read_study(plan), cells=cells)
+    table = study_markdown(result)
+    assert "| sfedpo | 12 ± 0.707 |" in table
+    assert "| plain | **10.5 ± 0.707** |" in table
+    assert "in %" not in table
+    assert study_headline(result).startswith("plain has the lowest mean in the one scenario")

@@ -115,6 +115,20 @@ def test_step_accuracy_is_the_mean_of_final_accuracies_of_steps(tmp_path):
     assert scores(cell)["balanced_accuracy"] is None
 
 
+@pytest.mark.parametrize(("step", "expected"), [(1, 0.5), (2, 1.0), (None, 1.0)])
+def test_step_of_a_column_ends_before_the_next_drift(tmp_path, step, expected):
+    rows = [{"accuracy": 0.1}, {"accuracy": 0.5}, {"drifted": 6}, {"accuracy": 1.0}]
+    cell = read_finished_column(tmp_path, Column("digits-full", step=step), rows)
+    assert cell.is_done
+    assert scores(cell)["accuracy"] == expected
+
+
+def test_finished_run_without_the_step_fails_with_a_reason(tmp_path):
+    rows = [{"accuracy": 0.1}, {"drifted": 6, "accuracy": 0.5}]
+    cell = read_finished_column(tmp_path, Column("digits-full", step=3), rows)
+    assert (cell.status, cell.reason) == ("failed", "its 2 rounds have 2 steps, not 3")
+
+
 def task(name, assignment, accuracy):
     return {"task": name, "assignment": assignment, "accuracy": accuracy, "clients": 1}
 
@@ -161,3 +175,33 @@ def test_prequential_accuracy_is_averaged_over_the_whole_run(tmp_path, monkeypat
     cell = read_column(tmp_path, Column("digits-full"), metric="prequential_accuracy")
     assert scores(cell)["accuracy"] is None
     assert scores(cell)["prequential_accuracy"] == pytest.approx(18.5 / 100)
+
+
+ERRORS = [
+    {"prequential_mae": 30.0, "mae": 1.0, "client_mae": 2.0},
+    {"prequential_mae": 20.0, "mae": 3.0, "client_mae": 4.0},
+    {"prequential_mae": 10.0, "mae": 5.0, "client_mae": 6.0},
+]
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"), [(None, (30 + 20 + 10) / 3), (1, (20 + 10) / 2), (2, 10.0)]
+)
+def test_rounds_up_to_after_are_left_out_of_the_mean(tmp_path, after, expected):
+    column = Column("digits-full", metric="prequential_mae", after=after)
+    found = scores(read_finished_column(tmp_path, column, ERRORS))
+    assert found["prequential_mae"] == expected
+    assert found["accuracy"] is None
+    assert found["mae"] is None, "a study compares by its own metric"
+
+
+def test_run_that_is_not_finished_stays_unfinished_if_rounds_are_left_out(tmp_path):
+    column = Column("digits-full", metric="prequential_accuracy", after=12)
+    assert read_column(tmp_path, column, rounds_done=18).status == "interrupted"
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("mae", 5.0), ("client_mae", 6.0)])
+def test_error_of_a_column_is_that_of_the_last_round(tmp_path, metric, expected):
+    cell = read_finished_column(tmp_path, Column("digits-full", metric=metric), ERRORS)
+    assert scores(cell)["mae"] == expected
+    assert scores(cell)["accuracy"] is None

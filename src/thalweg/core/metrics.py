@@ -338,6 +338,7 @@ _DECLARED = (
         "share",
         "higher",
         applies="evaluated rounds, if the scenario has a validation part",
+        places=("study",),
     ),
     Metric(
         "validation_client_accuracy",

@@ -16,6 +16,7 @@ from thalweg.evaluation.recovery import (
     Recovery,
     add_step_accuracy,
     recoveries,
+    split_by_drift,
     step_accuracies,
 )
 from thalweg.evaluation.sessions import SessionContext, session_accuracy, session_member_scores
@@ -53,6 +54,7 @@ __all__ = [
     "recoveries",
     "session_accuracy",
     "session_member_scores",
+    "split_by_drift",
     "step_accuracies",
     "take_until_transition",
     "task_summary",

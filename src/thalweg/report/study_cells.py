@@ -11,7 +11,12 @@ from thalweg.core.errors import ConfigError, DataError
 from thalweg.data import check_available
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, split_overrides
-from thalweg.evaluation import add_step_accuracy, add_task_metrics, take_until_transition
+from thalweg.evaluation import (
+    add_step_accuracy,
+    add_task_metrics,
+    split_by_drift,
+    take_until_transition,
+)
 from thalweg.report.cells import Cell, replace_accuracy
 from thalweg.report.comparison import cell_command, folder_name, read_cell, recipe_parts
 from thalweg.scenarios.studies import Column, Row, Study
@@ -69,6 +74,7 @@ def study_cells(
         StudyCell(row, column, _with_seed(job, seed))
         for seed in study.seeds
         for row, column, job in cells
+        if seed in study.seeds_of(row)
     ]
 
 
@@ -160,8 +166,10 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
         rows = add_step_accuracy(rows)
     elif metric in TASK_METRICS:
         rows = add_task_metrics(rows, column.assignment, column.task)
-    if metric == "prequential_accuracy":  # used for comparison if there is no accuracy
-        rows = [replace_accuracy(row, None) for row in rows]
+    if metric in ("prequential_accuracy", "prequential_mae"):  # used if there is no other headline
+        rows = [{**replace_accuracy(row, None), "mae": None} for row in rows]
+    elif metric in ("mae", "client_mae"):
+        rows = [{**row, "mae": row.get(metric)} for row in rows]
     elif metric not in ("accuracy", "client_accuracy"):
         rows = [replace_accuracy(row, _value(row, column, metric)) for row in rows]
     elif metric != "accuracy" or column.session is not None:
@@ -173,9 +181,14 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
     if cell.is_done and column.session is not None and not _has(rows, "session", column.session):
         reason = f"its {len(cell.rows)} rounds have no session {column.session}"
         cell = replace(cell, status="failed", reason=reason)
+    num_steps = len(split_by_drift(rows)) if column.step is not None else 0
+    if cell.is_done and num_steps < (column.step or 0):
+        reason = f"its {len(cell.rows)} rounds have {num_steps} steps, not {column.step}"
+        cell = replace(cell, status="failed", reason=reason)
     if cell.is_done and column.task and all(row.get("accuracy") is None for row in rows):
         reason = f"its metrics have no task {column.task!r}"
         cell = replace(cell, status="failed", reason=reason)
+    rows = [row for row in rows if row["round"] > (column.after or 0)]
     return replace(cell, rows=rows, recipe=study_cell.row.label, scenario=column.label)
 
 
@@ -183,6 +196,8 @@ def select_rows(rows: Rows, column: Column, metric: str) -> Rows:
     """The rounds up to the moment that a column shows."""
     if column.until is not None:
         rows = [row for row in rows if row["round"] <= column.until]
+    if column.step is not None:
+        rows = [row for step in split_by_drift(rows)[: column.step] for row in step]
     if column.session is None:
         return rows
     if metric == "transition_accuracy":

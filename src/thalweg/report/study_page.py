@@ -94,7 +94,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         sections.results_section(summaries, level=3),
         _sweeps(row_sweeps(summaries), level=3),
     ]
-    if panels(cells) and not summaries[0].is_lower_better:  # forgetting can be negative
+    if panels(cells) and summaries[0].shown_metric.name != "forgetting":  # it can be negative
         content.append(sections.figure_section(cells, level=3))
     if result.is_first_with_same_runs(label):
         content += [

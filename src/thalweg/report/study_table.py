@@ -11,7 +11,7 @@ from thalweg.core.errors import require
 from thalweg.core.metrics import METRICS
 from thalweg.report.cells import Cell
 from thalweg.report.events import event_tables
-from thalweg.report.numbers import NONE, percent_spread, points
+from thalweg.report.numbers import NONE, format_metric, percent_spread, points
 from thalweg.report.render import (
     csv_text,
     escape_markdown,
@@ -73,7 +73,9 @@ def format_mean(summary: Summary, has_bound: bool = False) -> str:
         return next(
             (state for state in ("failed", "interrupted", "missing") if state in states), NONE
         )
-    text = percent_spread(bound_95(summary.main) if has_bound else summary.main)
+    text = format_metric(
+        summary.shown_metric, bound_95(summary.main) if has_bound else summary.main
+    )
     if not states:
         return text
     failed = ", failed" if "failed" in states else ""
@@ -113,7 +115,9 @@ def legend(result: StudyResult, where: str = "in brackets") -> str:
     """What the entries of the table mean."""
     summaries = [s for of in result.summaries().values() for s in of]
     metrics = dict.fromkeys(map(result.study.metric_of, result.study.columns))
-    of = "; ".join(METRICS[metric].description for metric in metrics) + ", in %"
+    of = "; ".join(METRICS[metric].description for metric in metrics)
+    if all(METRICS[metric].unit == "share" for metric in metrics):
+        of += ", in %"
     after = "95 % bound of the mean" if result.study.spread == "bound" else "standard deviation"
     words = f"{of}: mean ± {after} over finished seeds"
     if any(s.published is not None for s in summaries):
@@ -143,11 +147,13 @@ def study_headline(result: StudyResult) -> str:
 
 
 def _describe_winners(by_column: Mapping[str, Sequence[Summary]]) -> str:
+    """The recipes that are best in most columns; errors count if no column has another metric."""
     wins: Counter[str] = Counter()
     scenarios = 0
+    is_lower = all(summaries[0].is_lower_better for summaries in by_column.values())
     for summaries in by_column.values():
         winners = best(summaries)
-        if winners and not summaries[0].is_lower_better:
+        if winners and summaries[0].is_lower_better == is_lower:
             scenarios += 1
             wins.update(summaries[row].recipe for row in winners)
     if not wins:
@@ -156,7 +162,8 @@ def _describe_winners(by_column: Mapping[str, Sequence[Summary]]) -> str:
     names = [name for name, count in wins.items() if count == most]
     who = f"{', '.join(names[:-1])} and {names[-1]} each have" if names[1:] else f"{names[0]} has"
     where = "the one scenario" if scenarios == 1 else f"{most} of {scenarios} scenarios"
-    return f"{who} the highest mean in {where} with two or more recipes done."
+    mean = "lowest mean" if is_lower else "highest mean"
+    return f"{who} the {mean} in {where} with two or more recipes done."
 
 
 def _describe_gap_to_paper(summaries: Sequence[Summary]) -> str:

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple, get_args
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import METRICS, get_metric, is_redundant, metrics_in
+from thalweg.core.metrics import METRICS, Metric, get_metric, is_redundant, metrics_in
 from thalweg.core.published import Published
 from thalweg.report.cells import Cell, group_by_recipe, scores
 
@@ -72,11 +72,15 @@ class Summary:
         return self.spreads.get(self.main_metric)
 
     @property
+    def shown_metric(self) -> Metric:
+        """The metric of `main`; of a study, the one that it shows in place of the accuracy."""
+        is_replaced = self.main_metric == "accuracy"
+        return get_metric(self.accuracy_metric if is_replaced else self.main_metric)
+
+    @property
     def is_lower_better(self) -> bool:
         """Whether the best recipe has the lowest value."""
-        is_replaced = self.main_metric == "accuracy"
-        name = self.accuracy_metric if is_replaced else self.main_metric
-        return get_metric(name).better == "lower"
+        return self.shown_metric.better == "lower"
 
     @property
     def means(self) -> dict[str, float | None]:

@@ -149,3 +149,10 @@ def test_column_with_assignment_by_labels_needs_a_note():
 def test_drift_study_can_be_moved_to_other_data():
     moved = replace_data(study(columns=(Column("drift-cifar10", ("rounds=6",)),)), "digits")
     assert moved.columns == (Column("drift-digits", ("rounds=6",)),)
+
+
+def test_rounds_can_be_left_out_of_a_mean_over_rounds_only():
+    columns = (Column("elec2", after=5),)
+    assert study(columns=columns, metric="prequential_accuracy").columns == columns
+    with pytest.raises(ConfigError, match="got accuracy. Remove 'after'"):
+        study(columns=columns)

@@ -201,3 +201,14 @@ def test_drift_table_2_has_every_task_of_the_world(tmp_path):
     assert all(s.accuracy is not None for s in of_tasks)
     page = (result.folder / "index.html").read_text()
     assert page.count("Steps between drifts</h3>") == 1, "the runs of all columns are the same"
+
+
+def test_steps_are_the_runs_of_table_1_at_the_ends_of_the_steps(tmp_path):
+    plan = plan_study("feddaa-steps", data="digits", seeds=1, out=tmp_path)
+    assert plan.study.column_labels == [
+        "drift-digits all steps",
+        *(f"drift-digits step {step}" for step in range(1, 7)),
+    ]
+    assert [column.step for column in plan.study.columns] == [None, 1, 2, 3, 4, 5, 6]
+    table = plan_study("feddaa-table-1", data="digits", seeds=1, out=tmp_path)
+    assert {job.folder for job in plan.jobs} == {job.folder for job in table.jobs}

@@ -51,3 +51,19 @@ def test_baseline_cell_has_a_folder_and_a_command(
     cell = next(c for c in cells if c.row.label == "tree, pooled" and c.column.label == "elec2")
     assert cell.job.folder.parts[-3:] == ("elec2", "river-tree-pooled=true", "seed-0")
     assert cell.job.command == "thalweg run river-tree --on elec2 --seed 0 --set pooled=true"
+
+
+def test_learning_rates_of_flights_are_chosen_on_earlier_days_and_another_seed() -> None:
+    rates, table = STUDIES["flights-minutes-rates"], STUDIES["flights-minutes-table"]
+    assert not set(rates.seeds) & set(table.seeds)
+    assert rates.columns[0].overrides == (f"rounds={table.columns[0].after}",)
+    chosen = {row.recipe_spec for row in table.rows if "lr=" in row.recipe_spec}
+    assert len(chosen) == 2
+    assert chosen <= {row.recipe_spec for row in rates.rows}
+
+
+def test_rows_that_are_run_once_are_baselines_without_random_numbers() -> None:
+    for name in ("flights-minutes-table", "drifting-streams-table"):
+        for cell in plan_study(STUDIES[name], seeds=1).cells:
+            is_baseline = isinstance(cell.job.plan, BaselinePlan)
+            assert cell.row.once == (is_baseline and "forest" not in cell.row.label)

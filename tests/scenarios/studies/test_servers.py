@@ -23,6 +23,17 @@ def test_server_rules_differ_in_the_server_rule_only(tmp_path: Path) -> None:
     assert (plan.scenario.rounds, plan.scenario.local.lr) == (60, 0.1)
 
 
+def test_learning_rates_are_chosen_on_other_seeds_and_images(tmp_path: Path) -> None:
+    rates, table = STUDIES["server-rules-rates"], STUDIES["server-rules-table"]
+    assert not set(rates.seeds) & set(table.seeds)
+    assert rates.metric == "validation_accuracy"
+    assert table.metric == "accuracy"
+    tried = {repr(plan.recipe) for plan in plans("server-rules-rates", tmp_path).values()}
+    for plan in plans("server-rules-table", tmp_path).values():
+        assert plan.scenario.validation == 0.5
+        assert repr(plan.recipe) in tried
+
+
 def test_late_updates_are_rejected_discounted_or_buffered(tmp_path: Path) -> None:
     found = plans("late-updates-table", tmp_path)
     assert found["rejected", "digits-partial late 0.3"].recipe.staleness == RejectLate()

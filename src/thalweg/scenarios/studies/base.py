@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from thalweg.core.errors import UnknownName, require
-from thalweg.core.metrics import metrics_in
+from thalweg.core.metrics import METRICS, metrics_in
 from thalweg.core.published import Published
 from thalweg.evaluation import Assignment
 
@@ -33,10 +33,16 @@ class Column:
     """Labels of the rows that have a cell in this column; empty: all rows."""
     until: int | None = None
     """Evaluate runs after this round; None: at their end."""
+    after: int | None = None
+    """Leave out the rounds up to this one, for a metric that is a mean over the rounds; None: use
+    all rounds.
+    """
     session: int | None = None
     """Evaluate runs at the end of this session (counted from 0) or, for the transition accuracy, in
     its first ten rounds; None: at their end.
     """
+    step: int | None = None
+    """Evaluate runs at the end of this step between drifts (counted from 1); None: at their end."""
     metric: str | None = None
     """Metric of this column; None: the metric of the study."""
     task: str = ""
@@ -62,6 +68,8 @@ class Row:
     """Rows without runs: the run of these rows with the best validation accuracy, per seed."""
     quick: tuple[str, ...] = ()
     """Overrides of this row in a quick run, in addition to those of the study."""
+    once: bool = False
+    """Run with the first seed only, because the result does not depend on the seed."""
 
     @property
     def recipe_spec(self) -> str:
@@ -120,6 +128,12 @@ class Study:
                 "the column.",
             )
             require(
+                column.after is None or METRICS[self.metric_of(column)].over_rounds == "mean",
+                f"{self.name}: {column.label} leaves out rounds up to {column.after}; expected a "
+                "metric that is a mean over the rounds, such as prequential_accuracy, got "
+                f"{self.metric_of(column)}. Remove 'after'.",
+            )
+            require(
                 self.metric_of(column) in ("accuracy", "client_accuracy")
                 or not any(row.best_of for row in self.rows_of(column)),
                 f"{self.name}: the best row is chosen by validation accuracy, which "
@@ -156,13 +170,17 @@ class Study:
     @property
     def num_cells(self) -> int:
         """Number of different runs; columns and rows may share runs."""
-        runs = {
-            (row.recipe_spec, column.scenario, column.overrides)
+        seeds_of = {
+            (row.recipe_spec, column.scenario, column.overrides): len(self.seeds_of(row))
             for column in self.columns
             for row in self.rows_of(column)
             if not row.best_of
         }
-        return len(self.seeds) * len(runs)
+        return sum(seeds_of.values())
+
+    def seeds_of(self, row: Row) -> tuple[int, ...]:
+        """Seeds with which a row is run."""
+        return self.seeds[:1] if row.once else self.seeds
 
 
 def split_words(texts: Iterable[str], study: Study) -> list[str]:

@@ -126,6 +126,34 @@ def table_1() -> Study:
     )
 
 
+def steps() -> Study:
+    """The accuracies whose means are Table 1, step by step; the same runs."""
+    whole = tuple(Column(scenario, STEPS, "all steps") for scenario in SCENARIOS)
+    columns = tuple(
+        column
+        for mean in whole
+        for column in (
+            mean,
+            *(
+                Column(mean.scenario, STEPS, f"step {step}", step=step, metric="accuracy")
+                for step in range(1, 7)
+            ),
+        )
+    )
+    return Study(
+        name="feddaa-steps",
+        title="FedDAA, Table 1, step by step",
+        description=f"{WHERE} {ABOUT} {ABOUT_BASELINES}",
+        rows=(*METHODS, *BASELINES),
+        columns=columns,
+        seeds=SEEDS,
+        reference="feddaa",
+        published=dict(_published_cells(_parse_lines(printed.TABLE_1), whole)),
+        metric="step_accuracy",
+        quick=QUICK,
+    )
+
+
 def table_2() -> Study:
     """Accuracy on every task at the end; the paper has numbers for CIFAR-10."""
     columns = tuple(column for scenario in SCENARIOS for column in _tasks(scenario))
@@ -218,7 +246,7 @@ def dirichlet() -> Study:
 
 
 def studies() -> list[Study]:
-    return [table_1(), table_2(), ablation(), rates(), dirichlet()]
+    return [table_1(), steps(), table_2(), ablation(), rates(), dirichlet()]
 
 
 def _tasks(scenario: str) -> Iterator[Column]:
