@@ -154,5 +154,5 @@ def test_drift_study_can_be_moved_to_other_data():
 def test_rounds_can_be_left_out_of_a_mean_over_rounds_only():
     columns = (Column("elec2", after=5),)
     assert study(columns=columns, metric="prequential_accuracy").columns == columns
-    with pytest.raises(ConfigError, match="got accuracy. Remove 'after'"):
+    with pytest.raises(ConfigError, match=r"got accuracy\. Remove 'after'"):
         study(columns=columns)
