@@ -19,6 +19,7 @@ from rich.text import Text
 from thalweg.aggregation import ROBUST, SECURE_AGGREGATIONS, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.bank import BANKS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
+from thalweg.cli.docstrings import convert_inline, format_docstring
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownComponent, UnknownName
 from thalweg.core.transforms import TRANSFORMS
@@ -99,7 +100,7 @@ def list_command(as_json: bool) -> None:
         rows.add_column(style="cyan", no_wrap=True)
         rows.add_column()
         for name, thing in table.items():
-            rows.add_row(name, first_sentence(thing))
+            rows.add_row(name, convert_inline(first_sentence(thing)))
         console.print(Text(f"{what}", style="bold"))
         console.print(rows)
     console.print("\nthalweg show NAME explains one of them.", highlight=False)
@@ -169,7 +170,7 @@ def _show_whole(
     whole = make if isinstance(make, Recipe) else make()
     console.print(Text(name, style="bold"))
     if not isinstance(make, Recipe):
-        console.print(doc_of(make) + "\n", highlight=False, markup=False)
+        _print_docstring(console, make)
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="cyan", no_wrap=True)
     rows.add_column()
@@ -189,14 +190,14 @@ def _example(whole: Recipe | Baseline | Scenario) -> str:
 
 def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None:
     console.print(Text.assemble((name, "bold"), f"   a choice for {what}"))
-    console.print(doc_of(cls) + "\n", highlight=False, markup=False)
+    _print_docstring(console, cls)
     notes = field_notes(cls)
     for field in dataclasses.fields(cls):
         definition = f": {field.type}{_format_default(field)}"
         line = Text.assemble(("  " + field.name, "cyan"), definition)
-        if field.name in notes:
-            line.append("\n      " + notes[field.name], style="dim")
         console.print(line, highlight=False)
+        if field.name in notes:
+            _print_note(console, notes[field.name])
     option = "local.lr=0.1" if cls is LocalTraining else f"{what}={name}"  # the only choice
     console.print(f"\nUse it with --set {option}", highlight=False)
 
@@ -223,11 +224,19 @@ def _show_field(console: Console, stage: str, name: str) -> None:
         line = Text.assemble(("  " + name, "cyan"), f": {definition}{owners}")
         console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
         if note:
-            text = textwrap.fill(
-                note, console.width, initial_indent=" " * 6, subsequent_indent=" " * 6
-            )
-            console.print(Text(text, style="dim"), highlight=False)
+            _print_note(console, note)
     console.print(f"\nthalweg show {stage}={kinds[0]} explains the component.", highlight=False)
+
+
+def _print_docstring(console: Console, thing: Any) -> None:
+    text = format_docstring(doc_of(thing), console.width)
+    console.print(text + "\n", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_note(console: Console, note: str) -> None:
+    """Print the docstring of a field, indented."""
+    lines = textwrap.wrap(convert_inline(note), console.width - 6, break_on_hyphens=False)
+    console.print(Text(textwrap.indent("\n".join(lines), " " * 6), style="dim"), highlight=False)
 
 
 def _format_default(field: dataclasses.Field[Any]) -> str:

@@ -25,10 +25,10 @@ class Overlap(LabelPartition):
     Dirichlet class mixes inside each group.
 
     Every client of a group gets the same number of samples (the first clients one more if
-    necessary) and draws a mix of its group's labels from :math:`\mathrm{Dir}(a\mathbf{1})`. Clients
-    draw in turn, sample by sample: a label from the mix, then the next sample of that label. If no
-    sample is left, the draw is repeated up to 3 C + 5 times; after that any remaining label is
-    used. The last clients of a group therefore get the remaining samples.
+    necessary) and draws a mix of its group's labels from :math:`\mathrm{Dir}(a \mathbf{1})`.
+    Clients draw in turn, sample by sample: a label from the mix, then the next sample of that
+    label. If no sample is left, the draw is repeated up to 3 C + 5 times; after that any remaining
+    label is used. The last clients of a group therefore get the remaining samples.
 
     Samples of shared labels are assigned in both groups: **a sample may belong to one client of
     each group**. Labels that the formula leaves over are not used.
