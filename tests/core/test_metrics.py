@@ -7,7 +7,7 @@ import pytest
 
 import thalweg
 from thalweg.core import metrics
-from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in, undeclared
+from thalweg.core.metrics import METRICS, Metric, find_undeclared, is_redundant, metrics_in
 
 ROOT = Path(__file__).parents[2]
 SRC = Path(thalweg.__file__).parent
@@ -72,7 +72,7 @@ RUNS = {  # recipe, scenario and overrides of short runs that cover all sources 
 def test_every_metric_of_a_run_is_declared(name: str) -> None:
     recipe, scenario, overrides = RUNS[name]
     result = thalweg.run(recipe, scenario, rounds=2, overrides=overrides, workers=1)
-    assert undeclared(result.metrics) == []
+    assert find_undeclared(result.metrics) == []
 
 
 def test_metrics_that_policies_add_are_declared() -> None:

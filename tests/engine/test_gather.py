@@ -29,7 +29,7 @@ def normalised(images, rows):
 
 def test_single_images_are_normalised_and_channels_last(images):
     rows = np.array([6, 0, 0])
-    x, labels = Gather(images).single("train", rows)
+    x, labels = Gather(images).get_single("train", rows)
     assert x.shape == (3, 3, 4, 5)
     assert x.is_contiguous(memory_format=torch.channels_last)
     np.testing.assert_allclose(x.numpy(), normalised(images, rows), atol=1e-6)
@@ -38,7 +38,7 @@ def test_single_images_are_normalised_and_channels_last(images):
 
 def test_stacked_images_have_the_batch_innermost(images):
     rows = np.array([[6, 0, 1], [2, 2, 5]], dtype=np.int32)
-    x, labels = Gather(images).stacked("train", rows)
+    x, labels = Gather(images).get_stacked("train", rows)
     assert x.shape == (2, 3, 3, 4, 5)
     assert x.movedim(1, -1).is_contiguous()
     np.testing.assert_allclose(x.numpy(), normalised(images, rows), atol=1e-6)
@@ -48,15 +48,18 @@ def test_stacked_images_have_the_batch_innermost(images):
 def test_single_and_stacked_inputs_have_the_same_bits(images):
     rows = np.array([3, 1, 4])
     gather = Gather(images)
-    single, stacked = gather.single("test", rows % 3)[0], gather.stacked("test", rows[None] % 3)[0]
+    single, stacked = (
+        gather.get_single("test", rows % 3)[0],
+        gather.get_stacked("test", rows[None] % 3)[0],
+    )
     assert torch.equal(single, stacked[0])
 
 
 def test_features_are_not_changed():
     x = np.arange(8, dtype=np.float32).reshape(4, 2)
     gather = Gather(Dataset("toy", x, np.array([0, 1, 1, 0]), x[:1], np.zeros(1, dtype=int), 2))
-    assert gather.single("train", np.array([3, 0]))[0].tolist() == [[6, 7], [0, 1]]
-    stacked, labels = gather.stacked("train", np.array([[3], [1]]))
+    assert gather.get_single("train", np.array([3, 0]))[0].tolist() == [[6, 7], [0, 1]]
+    stacked, labels = gather.get_stacked("train", np.array([[3], [1]]))
     assert stacked.tolist() == [[[6, 7]], [[2, 3]]]
     assert labels.tolist() == [[0], [1]]
     assert (gather.num_samples("train"), gather.num_samples("test")) == (4, 1)
@@ -65,32 +68,32 @@ def test_features_are_not_changed():
 def test_codes_of_sequences_become_whole_numbers():
     x = np.array([[0, 4, 2], [3, 3, 1]], dtype=np.uint8)
     gather = Gather(Dataset("toy", x, np.array([0, 1]), x[:1], np.zeros(1, int), 2, num_codes=5))
-    codes, labels = gather.single("train", np.array([1, 0, 1]))
+    codes, labels = gather.get_single("train", np.array([1, 0, 1]))
     assert codes.dtype == torch.int64
     assert codes.tolist() == [[3, 3, 1], [0, 4, 2], [3, 3, 1]]
     assert labels.tolist() == [1, 0, 1]
-    stacked, _ = gather.stacked("test", np.array([[0, 0]]))
+    stacked, _ = gather.get_stacked("test", np.array([[0, 0]]))
     assert stacked.dtype == torch.int64
     assert stacked.tolist() == [[[0, 4, 2], [0, 4, 2]]]
 
 
 def test_a_row_that_does_not_exist_is_an_error(images):
     with pytest.raises(IndexError, match="7"):
-        Gather(images).single("train", np.array([7]))
+        Gather(images).get_single("train", np.array([7]))
 
 
 def test_rows_are_gathered_in_their_views(images):
     views = (View(), View(Mirrored(), (1, 0)), View(Inverted()))
     gather, rows = Gather(replace(images, views=views)), np.array([[6, 7 + 6], [14 + 1, 7 + 2]])
-    x, labels = gather.stacked("train", rows)
-    plain = Gather(images).stacked("train", rows % 7)[0]
+    x, labels = gather.get_stacked("train", rows)
+    plain = Gather(images).get_stacked("train", rows % 7)[0]
     assert torch.equal(x[0, 0], plain[0, 0])
     assert torch.equal(x[0, 1], plain[0, 1].flip(-1))
     assert torch.equal(x[1, 1], plain[1, 1].flip(-1))
     negative = replace(images, x=255 - images.x)
-    assert torch.equal(x[1, 0], Gather(negative).stacked("train", rows[1:, :1] % 7)[0][0, 0])
+    assert torch.equal(x[1, 0], Gather(negative).get_stacked("train", rows[1:, :1] % 7)[0][0, 0])
     assert labels.tolist() == [[0, 1], [1, 1]]
-    single, right = gather.single("train", rows.ravel())
+    single, right = gather.get_single("train", rows.ravel())
     assert torch.equal(single, x.reshape(single.shape))
     assert right.tolist() == [0, 1, 1, 1]
     assert gather.num_samples("train") == 7
@@ -99,5 +102,7 @@ def test_rows_are_gathered_in_their_views(images):
 def test_views_are_applied_before_augmentation(images):
     gather = Gather(replace(images, views=(View(), View(Inverted()))))
     seen = []
-    gather.single("train", np.array([7]), lambda samples: seen.append(samples.copy()) or samples)
+    gather.get_single(
+        "train", np.array([7]), lambda samples: seen.append(samples.copy()) or samples
+    )
     assert np.array_equal(seen[0], 255 - images.x[:1])

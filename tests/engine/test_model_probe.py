@@ -24,7 +24,7 @@ def seen(request):
     bank = np.stack([net.init(np.random.default_rng(seed)) for seed in (0, 1)])
     stack = trainer.begin(bank, np.array([0, 1]))
     stack.params[1] += 0.1
-    x, y = Gather(DATA).single("train", ROWS)
+    x, y = Gather(DATA).get_single("train", ROWS)
     return net, StackModelProbe(trainer, stack, 1), bank[1], x, y
 
 

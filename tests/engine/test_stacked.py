@@ -218,7 +218,7 @@ def test_predicting_equals_applying_the_net(spec):
     model = bank_for(net)[0]
     rows = np.arange(len(data.y))[::-1].copy()
     labels, losses = trainer.predict(model, "train", rows)
-    x, right = gather.single("train", rows)
+    x, right = gather.get_single("train", rows)
     logits = net.apply(torch.tensor(model), x)
     assert labels.dtype == np.int64
     assert losses.dtype == np.float32

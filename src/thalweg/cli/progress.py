@@ -36,7 +36,7 @@ def show_progress(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[Pr
             last: dict[str, float] = {}
 
             def show(event: RoundProgress) -> None:
-                last.update(_tested(event.row))
+                last.update(_get_test_score(event.row))
                 text = f"{_clients(event.row)}   {_score(event.row, last, 3)}   {_rate(event)}"
                 progress.update(task, completed=event.rounds_done, text=text)
 
@@ -64,15 +64,15 @@ def _print_line(event: RoundProgress) -> None:
     scenario = event.plan.scenario
     has_tested = any(name in event.row for name in PREQUENTIAL)
     is_due = event.rounds_done % scenario.evaluate_every == 0 and has_tested
-    if _tested(event.row) or is_due:
+    if _get_test_score(event.row) or is_due:
         print(
             f"round {event.rounds_done}/{scenario.rounds}  {_clients(event.row)}  "
-            f"{_score(event.row, _tested(event.row), 4)}  {_rate(event)}",
+            f"{_score(event.row, _get_test_score(event.row), 4)}  {_rate(event)}",
             flush=True,
         )
 
 
-def _tested(row: Mapping[str, Any]) -> dict[str, float]:
+def _get_test_score(row: Mapping[str, Any]) -> dict[str, float]:
     """The main metric on the test set, by its name; empty if the round was not evaluated.
 
     With sessions, the accuracy is that on the labels of the session's members.

@@ -658,7 +658,7 @@ def is_redundant(metric: Metric, values: Sequence[Mapping[str, float | None]]) -
     return all(b is not None and abs(a - b) <= metric.tolerance for a, b in known)
 
 
-def undeclared(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def find_undeclared(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Names in some rows that are not declared."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [name for name in names if name not in METRICS]

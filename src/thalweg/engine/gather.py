@@ -38,7 +38,7 @@ class Gather:
     def num_samples(self, part: Part) -> int:
         return self._data.num_samples(part)
 
-    def single(
+    def get_single(
         self, part: Part, rows: RowIndices, change: SampleTransform | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return inputs (B, *input_shape), or codes (B, L), and labels (B,).
@@ -52,7 +52,7 @@ class Gather:
         x = x.float().mul_(self._scale).add_(self._shift)  # (B, H, W, C)
         return x.permute(0, 3, 1, 2), labels
 
-    def stacked(
+    def get_stacked(
         self, part: Part, rows: RowIndices, change: SampleTransform | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return inputs (K, B, *input_shape), or codes (K, B, L), and labels (K, B) of rows (K, B).

@@ -241,16 +241,16 @@ class StackedTrainer:
             for first in range(0, len(rows), PREDICT_BATCH):
                 mine = rows[first : first + PREDICT_BATCH]
                 if self._is_stacked:
-                    x, labels = self._gather.stacked("train", mine[None])
+                    x, labels = self._gather.get_stacked("train", mine[None])
                     outer, inner = self._net.with_features_stacked(model[None], x)
                     logits, features_here, labels = outer[0], inner[0], labels[0]
                 else:
-                    x, labels = self._gather.single("train", mine)
+                    x, labels = self._gather.get_single("train", mine)
                     logits, features_here = self._net.with_features(model, x)
                 errors.append(compute_output_errors(self._loss, logits, labels).numpy())
                 features.append(features_here.contiguous().numpy())
         if not errors:
-            x, _ = self._gather.single(
+            x, _ = self._gather.get_single(
                 "train", np.zeros(1, dtype=np.int64)
             )  # any row, for the shapes
             logits, inner = self._net.with_features(model, x)
@@ -311,8 +311,8 @@ class StackedTrainer:
         seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
         model = NetModel(self._net, self._is_stacked, seeds)
         if self._is_stacked and not isinstance(self._net, ModuleNet):
-            return model, *self._gather.stacked("train", rows, change)
-        x, labels = self._gather.single("train", rows.ravel(), change)
+            return model, *self._gather.get_stacked("train", rows, change)
+        x, labels = self._gather.get_single("train", rows.ravel(), change)
         return model, x.view(*rows.shape, *x.shape[1:]), labels.view(*rows.shape, *labels.shape[1:])
 
     def _step(
@@ -347,9 +347,9 @@ class StackedTrainer:
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
         if self._is_stacked:
-            x, labels = self._gather.stacked(part, rows[None])
+            x, labels = self._gather.get_stacked(part, rows[None])
             return self._net.apply_stacked(model[None], x)[0], labels[0]
-        x, labels = self._gather.single(part, rows)
+        x, labels = self._gather.get_single(part, rows)
         return self._net.apply(model, x), labels
 
 

@@ -31,7 +31,7 @@ def try_loss(scenario: Scenario, data: Dataset, net: Net, params: Floats32) -> N
     from thalweg.engine.gather import Gather
 
     rows = np.arange(min(FIRST_BATCH, data.num_samples("train")))
-    x, targets = Gather(data).single("train", rows)
+    x, targets = Gather(data).get_single("train", rows)
     with torch.no_grad():
         outputs = net.apply(torch.tensor(params), x)
     check_loss(get_loss(scenario, data), outputs, targets)

@@ -79,7 +79,7 @@ class LocalTraining:
             "give either steps or passes as the work per tick, not both or none; got "
             f"steps={self.steps}, passes={self.passes}.",
         )
-        for name, is_accepted in self._accepted().items():
+        for name, is_accepted in self._get_accepted_settings().items():
             require(
                 is_accepted or getattr(self, name) == 0,
                 f"local.{name}={getattr(self, name)} has no effect with "
@@ -133,7 +133,7 @@ class LocalTraining:
         reset = [name for name in unused if unused[name] and getattr(self, name)]
         return {**dict.fromkeys(reset, 0.0), **settings}
 
-    def _accepted(self) -> dict[str, bool]:
+    def _get_accepted_settings(self) -> dict[str, bool]:
         """Return which of the settings that some optimizers lack this one has."""
         return {
             "momentum": self.optimizer.accepts_momentum,

@@ -39,7 +39,7 @@ _RNG_LOCK = threading.RLock()  # torch has one generator for all threads
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def use_seed(seed: int) -> Iterator[None]:
     """Use a seed for all numbers that torch draws; the global generator is restored afterwards."""
     with _RNG_LOCK:
         before = torch.get_rng_state()
@@ -64,7 +64,7 @@ def make_module(spec: Module, seed: int) -> nn.Module:
             )
         return copy.deepcopy(found)
     try:
-        with seeded(seed):
+        with use_seed(seed):
             module = found(**spec.options)
     except Exception as error:
         raise ConfigError(
@@ -129,7 +129,7 @@ class ModuleLayer:
         self._local.features = None
         draws = self.draws if training else self.draws_in_eval
         try:
-            with seeded(CHECK_SEED if seed is None else seed) if draws else nullcontext():
+            with use_seed(CHECK_SEED if seed is None else seed) if draws else nullcontext():
                 found = functional_call(module, tensors, (inputs,))
         except ValueError as error:
             if len(inputs) == 1 and "more than 1 value per channel" in str(error):
@@ -402,7 +402,7 @@ def _materialise(
         return
     module.eval()
     try:
-        with seeded(seed), torch.no_grad():
+        with use_seed(seed), torch.no_grad():
             module(_make_batch(input_shape, num_codes))
     except Exception as error:
         raise _make_forward_error(spec.name, input_shape, num_codes, error) from error
@@ -410,7 +410,7 @@ def _materialise(
 
 def _reset(module: nn.Module, name: str, seed: int) -> None:
     """Initialise all layers of a module again."""
-    with seeded(seed):
+    with use_seed(seed):
         for each in module.modules():
             if callable(reset := getattr(each, "reset_parameters", None)):
                 reset()
@@ -482,7 +482,7 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
     params = torch.from_numpy(layer.flatten(layer.module))
     weights = net._split(params)
     with torch.no_grad():
-        with seeded(CHECK_SEED):
+        with use_seed(CHECK_SEED):
             before = torch.get_rng_state()
             _call_checked(net, weights, x, None)
             layer.draws_in_eval = not torch.equal(before, torch.get_rng_state())
@@ -557,7 +557,7 @@ def _find_head(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -> str | No
     for name, each in module.named_modules():
         if isinstance(each, nn.Linear):
             each.register_forward_hook(record(name))
-    with torch.no_grad(), seeded(CHECK_SEED):
+    with torch.no_grad(), use_seed(CHECK_SEED):
         found = functional_call(module, net.layer._tensors(weights, False), (x.clone(),))
     outputs = net.layer._convert_outputs(found, len(x))
     if not calls or calls[-1][1].ndim != 2:

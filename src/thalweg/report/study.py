@@ -250,11 +250,11 @@ def _best(cells: Sequence[Cell], metric: str) -> Cell:
             why = f"{cell.recipe}, one of the candidates, is not done: {cell.reason or cell.status}"
             return replace(cell, reason=why)
 
-    def validated(cell: Cell) -> float:
+    def get_validation_score(cell: Cell) -> float:
         values = metric_series(cell, f"validation_{metric}")
         return values[-1][1] if values else float("-inf")
 
-    return max(cells, key=validated)
+    return max(cells, key=get_validation_score)
 
 
 def write_study(result: StudyResult) -> dict[str, Path]:

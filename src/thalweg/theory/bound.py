@@ -123,13 +123,13 @@ def sfedpo_bound(
 def _initial_memory_factor(budgets: Floats, ticks: int) -> Floats:
     """(N,) influence of the memory contents before the first round."""
 
-    def fading(alpha: float) -> float:
+    def compute_fading(alpha: float) -> float:
         if alpha == 1:
             return 0.0
         # 1 - (1 - alpha)^(2T) without cancellation for small budgets
         return retention(alpha, ticks) / -math.expm1(2 * ticks * math.log1p(-alpha))
 
-    return np.array([fading(float(alpha)) for alpha in budgets])
+    return np.array([compute_fading(float(alpha)) for alpha in budgets])
 
 
 def _violations(reach: float, crowd: float) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from thalweg.recipes.base import Recipe
 if TYPE_CHECKING:
     from thalweg.federation.context import RoundContext
 
-MAX_WAIT = 64  # rounds after which the server forgets a request; bounds the size of its state
+MAX_WAIT = 64  # rounds after which the server drops a request; bounds the size of its state
 NO_REQUESTS: Ints = np.empty((0, 2), dtype=np.int64)
 
 

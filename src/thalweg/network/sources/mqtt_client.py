@@ -37,12 +37,12 @@ def make_connect_properties(broker: Broker) -> Properties:
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
-    wishes = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-    wishes.ReceiveMaximum = IN_FLIGHT
-    wishes.MaximumPacketSize = MAX_MESSAGE
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.ReceiveMaximum = IN_FLIGHT
+    properties.MaximumPacketSize = MAX_MESSAGE
     if broker.client:
-        wishes.SessionExpiryInterval = broker.keep
-    return wishes
+        properties.SessionExpiryInterval = broker.keep
+    return properties
 
 
 def _set_tls(client: Client, broker: Broker) -> None:
