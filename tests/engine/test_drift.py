@@ -100,7 +100,7 @@ def test_a_drift_after_the_last_round_changes_no_bit() -> None:
 
 
 def test_a_drift_changes_the_model_from_its_round_on() -> None:
-    words = [*SMALL, "world.availability=1.0"]  # so that everybody has lived as many rounds
+    words = [*SMALL, "world.availability=1.0"]  # so that all clients have taken part in all rounds
     before, after = (
         [
             row["loss"]

@@ -94,7 +94,7 @@ class RecordingBank(OneModel):
     rosters: list[Roster] = field(default_factory=list)
 
     def assign(
-        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: None, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         self.rosters.append(roster)
         return super().assign(state, roster, answers, num_models)

@@ -221,7 +221,7 @@ class Keeps:
         return 0
 
     def assign(
-        self, state: int, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: int, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
         models = np.array(self.models)[cohort]

@@ -116,7 +116,7 @@ def test_scaffold_needs_a_single_model() -> None:
 
 
 @dataclass(frozen=True)
-class WithServerHalf(TaskLoss):
+class WithServerPart(TaskLoss):
     """A user-defined objective with a part at the server."""
 
     def init_server(self, num_clients: int, num_params: int) -> None:
@@ -130,16 +130,16 @@ class WithServerHalf(TaskLoss):
 
 
 @dataclass(frozen=True)
-class WithDeclaredServerHalf(WithServerHalf):
+class WithDeclaredServerPart(WithServerPart):
     needs_single_model = False
 
 
 def test_a_policy_with_a_server_half_needs_a_single_model_unless_it_declares_otherwise() -> None:
-    with pytest.raises(ConfigError, match=r"objective=WithServerHalf .* needs a single model"):
+    with pytest.raises(ConfigError, match=r"objective=WithServerPart .* needs a single model"):
         check_compatibility(
-            replace(fedavg(), objective=WithServerHalf(), bank=FedDrift()), make_world()
+            replace(fedavg(), objective=WithServerPart(), bank=FedDrift()), make_world()
         )
-    for part in (WithDeclaredServerHalf(), Curvature(), Continuous()):
+    for part in (WithDeclaredServerPart(), Curvature(), Continuous()):
         check_compatibility(replace(fedavg(), objective=part, bank=FedDrift()), make_world())
     check_compatibility(replace(fedavg(), memory=Ode(), bank=FedDrift()), make_world())
 

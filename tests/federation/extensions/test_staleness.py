@@ -216,7 +216,7 @@ def test_requests_for_a_reset_model_are_closed() -> None:
     @dataclass(frozen=True)
     class Restarts(Keeps):
         def assign(
-            self, state: int, roster: Roster, answers: SurveyResponses, num_models: int
+            self, state: int, roster: Roster, responses: SurveyResponses, num_models: int
         ) -> Any:
             plan = super().assign(state, roster, answers, num_models)
             return plan._replace(is_new=np.array([state == 1]))
