@@ -97,7 +97,7 @@ class RecordingBank(OneModel):
         self, state: None, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
         self.rosters.append(roster)
-        return super().assign(state, roster, answers, num_models)
+        return super().assign(state, roster, responses, num_models)
 
 
 def run_one_round(recipe: Recipe, federation: Any) -> None:

@@ -218,7 +218,7 @@ def test_requests_for_a_reset_model_are_closed() -> None:
         def assign(
             self, state: int, roster: Roster, responses: SurveyResponses, num_models: int
         ) -> Any:
-            plan = super().assign(state, roster, answers, num_models)
+            plan = super().assign(state, roster, responses, num_models)
             return plan._replace(is_new=np.array([state == 1]))
 
     bank = Restarts((0, 0, 0), mix=((1.0,),))
