@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class FedRc(SoftBank):
     >>> gamma.round(4).tolist(), gamma.mean(axis=1).round(4).tolist()
     ([[0.7311, 0.2315], [0.2689, 0.7685]], [0.4813, 0.5187])
     """
+
+    has_fixed_models: ClassVar[bool] = True
 
     num_models: int = 2
     prediction: Prediction = "mixture"

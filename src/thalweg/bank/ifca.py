@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Ifca:
     This is the paper's version with model averaging. Differs from the paper: a client that does not
     answer keeps the model that it chose last, or gets model 0. Models without clients stay as they
     are. Clients that have not chosen yet are evaluated with all models, weighted by their shares.
+    There are no restarts from other random models; use several seeds.
 
     Clients 0 and 2 have smaller losses with model 1, client 1 with model 0:
 
@@ -53,6 +54,8 @@ class Ifca:
     >>> plan.models.tolist(), bank.shares(plan.state, 2).round(2).tolist()
     ([1, 0, 1], [0.33, 0.67])
     """
+
+    has_fixed_models: ClassVar[bool] = True
 
     models: int = 2
     """Number of models."""

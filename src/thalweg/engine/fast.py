@@ -53,9 +53,13 @@ class Cohort(NamedTuple):
     received: list[Received]  # per client
     slices: list[slice]  # the jobs of each client
     rnd: int
+    is_personal: bool = False  # the bank has one model per job, in the order of the jobs
 
     @property
     def models(self) -> Ints:
+        """(K,) the row of the bank from which each job starts."""
+        if self.is_personal:
+            return np.arange(len(self.jobs))
         return np.array([job.model for job in self.jobs])
 
     @property
@@ -178,8 +182,7 @@ class FastFederation:
             pool.clients.personalise(bank[job.model][None], pool.states.get(job.client))
             for job in cohort.jobs
         ]
-        jobs = [job._replace(model=row) for row, job in enumerate(cohort.jobs)]
-        return cohort._replace(jobs=jobs), np.concatenate(models)
+        return cohort._replace(is_personal=True), np.concatenate(models)
 
     def _train_prebatched(
         self, cohort: Cohort, bank: Floats32
@@ -229,7 +232,9 @@ class FastFederation:
             self._finish_objectives(stacked, client_rounds, rows, cohort.jobs[part])
             if self.client_pool.clients.local.keeps_optimizer:
                 for client_round, mine in zip(client_rounds, rows, strict=True):
-                    client_round.optimizer_state = trainer.export_optimizer(stacked, mine.start)
+                    in_stack = range(mine.start, mine.stop)
+                    states = [trainer.export_optimizer(stacked, k) for k in in_stack]
+                    client_round.keep_optimizers(states)
             uploads = _collect_uploads(client_rounds, rows)
             losses[part] = trainer.finish(stacked, deltas[part])
             num_steps[part] = stacked.num_steps
@@ -269,8 +274,9 @@ class FastFederation:
                 )
                 slices.append(mine)
         for client_round, mine in zip(client_rounds, slices, strict=True):
-            if client_round.optimizer_state is not None:
-                trainer.restore_optimizer(stacked, mine.start, client_round.optimizer_state)
+            for slot, k in enumerate(range(mine.start, mine.stop)):
+                if (state := client_round.get_optimizer_state(slot)) is not None:
+                    trainer.restore_optimizer(stacked, k, state)
         return stacked, client_rounds, slices
 
     def _run_tick(

@@ -101,7 +101,11 @@ def run_client_round(
     """
     received = request.params
     request = replace(request, params=program.personalise(received, state))
-    trainings = [trainer.begin(params, noise, state.optimizer) for params in request.params]
+    kept = [(state.optimizer or {}).get(str(model)) for model in request.models.tolist()]
+    trainings = [
+        trainer.begin(params, noise, optimizer_state)
+        for params, optimizer_state in zip(request.params, kept, strict=True)
+    ]
     ctx = ClientContext.from_request(program, request, trainings)
     client_round = start_round(ctx, state)
     tested = _test_arrivals(client_round, request, trainer, num_tested)
@@ -124,8 +128,7 @@ def run_client_round(
     main = client_round.main_model
     client_round.keep_trained(request.params[main], trainings[main].delta)
     if program.local.keeps_optimizer:
-        (training,) = trainings  # see `check_optimizer`
-        client_round.optimizer_state = training.export_optimizer()
+        client_round.keep_optimizers([training.export_optimizer() for training in trainings])
     response = _build_response(client_round, request, trainings, *tested)
     if request.params is not received:
         response = replace(response, deltas=response.deltas + (request.params - received))
@@ -161,7 +164,7 @@ class ClientRound:
             BatchBuilder(ctx, state, slot) for slot in range(len(ctx.probes) or len(ctx.models))
         ]
         self._split, self._trained = state.split, state.trained
-        self.optimizer_state = state.optimizer  # none, or that of the last round
+        self._optimizer: dict[str, Any] | None = state.optimizer
         self._own = state.own
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
@@ -251,6 +254,15 @@ class ClientRound:
         if (own := self._program.own_positions) is not None:
             self._own = received[own] + delta[own]
 
+    def get_optimizer_state(self, slot: int = 0) -> dict[str, npt.NDArray[Any]] | None:
+        """Return the optimizer state of a model after the client last trained it; None: never."""
+        return (self._optimizer or {}).get(str(self._models[slot]))
+
+    def keep_optimizers(self, states: Sequence[dict[str, npt.NDArray[Any]]]) -> None:
+        """Keep the optimizer state of each model of this round; those of other models remain."""
+        new = {str(model): state for model, state in zip(self._models, states, strict=True)}
+        self._optimizer = {**(self._optimizer or {}), **new}
+
     def upload(self, slot: int = 0) -> dict[str, Floats32]:
         """Return the values for the server parts by "stage.name". Call it once for each model."""
         builder = self._batch_builders[slot]
@@ -287,7 +299,7 @@ class ClientRound:
             other_objectives=other_objectives,
             split=self._split,
             trained=self._trained,
-            optimizer=self.optimizer_state,
+            optimizer=self._optimizer,
             own=self._own,
         )
 

@@ -42,7 +42,8 @@ class ClientState(NamedTuple):
     split: Any = None  # of the bank
     trained: Floats32 | None = None
     """(P,) the result of the last local steps; none: it never trained, or the bank needs none."""
-    optimizer: Any = None  # arrays by name, if local training keeps its optimizer; else none
+    optimizer: dict[str, Any] | None = None
+    """By model: the state of its optimizer, arrays by name; none: optimizers are not kept."""
     own: Floats32 | None = (
         None  # its values of `ClientProgram.own_positions`; none: it has none yet
     )

@@ -12,6 +12,7 @@ attribute                      if not declared   meaning
 ``accepts_late_updates``       True              staleness: uses updates of earlier rounds
 ``is_single_model``            False             bank: there is always exactly one model
 ``num_start_models``           1                 bank: models before the first survey
+``has_fixed_models``           False             bank: model k stays model k during the whole run
 ``needs_single_model``         with server part  objective, memory, session start: one model only
 ``uploads_sample_statistics``  if it uploads     memory, objective, bank: uploads more than updates
 ``rounds_per_step``            None              bank: rounds of a time step; None: any
@@ -92,12 +93,12 @@ def check_optimizer(recipe: Recipe, local: LocalTraining) -> None:
         f"geometry={type(recipe.geometry).__name__} is incompatible with {chosen}: it changes the "
         "step of SGD. Use local.optimizer=sgd or geometry=euclidean.",
     )
-    has_one_each = has_single_model(recipe) or getattr(recipe.bank, "has_personal_models", False)
+    has_fixed_models = has_single_model(recipe) or getattr(recipe.bank, "has_fixed_models", False)
     require(
-        not local.keeps_optimizer or has_one_each,
-        f"local.optimizer_state=keep is incompatible with bank={type(recipe.bank).__name__}: the "
-        "state belongs to one model, and this bank has several. Use local.optimizer_state=reset or "
-        "bank=one-model.",
+        not local.keeps_optimizer or has_fixed_models,
+        f"local.optimizer_state=keep is incompatible with bank={type(recipe.bank).__name__}: a "
+        "client keeps one state per model, and this bank merges, closes or renumbers models. Use "
+        "local.optimizer_state=reset, or a bank with fixed models, such as bank=ifca.",
     )
 
 
