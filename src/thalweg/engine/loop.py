@@ -34,6 +34,7 @@ from thalweg.engine.metrics import (
     sample_bytes,
     summarise_run,
 )
+from thalweg.engine.models import param_shapes
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
@@ -50,6 +51,7 @@ from thalweg.federation import (
     new_server,
     run_server_round,
 )
+from thalweg.local.optimizers import try_optimizer
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
@@ -188,6 +190,7 @@ def run_plan(
     net = make_net(plan.scenario, data)
     start = make_initial_model(plan, net, data_dir)
     try_loss(plan.scenario, data, net, start)
+    try_optimizer(plan.local.optimizer, plan.local.step_settings, param_shapes(net))
     for name in plan.scenario.metrics:
         get_named_metric(name, data.task, data.name)  # reject one of another task
     client_pool = make_client_pool(plan, data, net.num_params, net.own_positions)

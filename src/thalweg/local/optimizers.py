@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -302,7 +303,7 @@ class TorchOptimizer:
                 )
             if name not in accepted:
                 raise UnknownName(f"option of local.optimizer={self.name}", name, accepted)
-        self._try_options(cls)
+        self._try_options()
 
     def __hash__(self) -> int:
         return hash((self.name, tuple(sorted(map(str, self.options.items())))))
@@ -360,13 +361,15 @@ class TorchOptimizer:
     def _used_options(self) -> dict[str, Any]:
         return {name: None if value == "none" else value for name, value in self.options.items()}
 
-    def _try_options(self, cls: type[torch.optim.Optimizer]) -> None:
-        """Reject invalid values of options, which the class checks when it is created."""
+    def _try_options(self) -> None:
+        """Reject invalid values of options, and classes that cannot take a step."""
+        momentum = 0.9 if self.accepts_momentum else 0.0  # some options need momentum
         try:
-            TorchSteps(cls, [(2, 2)], {"lr": 0.1, **self._used_options()})
-        except (TypeError, ValueError) as error:
+            _try_step(self.make_steps(StepSettings(0.1, momentum), [(2, 2)]), [(2, 2)])
+        except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"local.optimizer={self.name} rejects its options {self.options}: {error}."
+                f"local.optimizer={self.name} rejects its options {self.options}: "
+                f"{_as_clause(error)}. Change the options, or use another optimizer, such as adam."
             ) from error
 
 
@@ -437,6 +440,31 @@ def make_reference_steps(
         shapes,
         {**options, "betas": optimizer.betas, "eps": optimizer.eps},
     )
+
+
+def try_optimizer(optimizer: Optimizer, settings: StepSettings, shapes: Shapes) -> None:
+    """Raise a `ConfigError` if an optimizer of torch.optim does not accept the tensors of a net."""
+    if not isinstance(optimizer, TorchOptimizer):
+        return
+    try:
+        _try_step(optimizer.make_steps(settings, shapes), shapes)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"local.optimizer={optimizer.name} does not accept the parameters of the net, or the "
+            f"settings {settings}: {_as_clause(error)}. Use another optimizer, such as adam, or a "
+            "net that it accepts."
+        ) from error
+
+
+def _try_step(steps: TorchSteps, shapes: Shapes) -> None:
+    import torch
+
+    params = torch.zeros(sum(math.prod(shape) for shape in shapes))
+    steps.step(params, torch.ones_like(params), lr=0.1)
+
+
+def _as_clause(error: Exception) -> str:
+    return str(error).rstrip(".")
 
 
 def select_rows(state: StackState, rows: npt.NDArray[np.int64]) -> StackState:
