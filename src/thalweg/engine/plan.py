@@ -47,6 +47,17 @@ class Plan:
             "(--set alarm.watch=loss).",
         )
         check_optimizer(self.recipe, self.local)
+        self._check_decay()
+
+    def _check_decay(self) -> None:
+        """Reject a schedule whose learning rate is 0 before the run ends."""
+        last = self.scenario.rounds - 1
+        require(
+            self.scenario.sessions is not None or self.local.lr_scale(last) > 0,
+            f"local.decay={self.local.decay} makes the learning rate 0 before the last of "
+            f"{self.scenario.rounds} rounds, so that clients would train without effect. Set "
+            "local.decay.rounds to the number of rounds, or local.decay.floor above 0.",
+        )
 
     @property
     def local(self) -> LocalTraining:
