@@ -23,6 +23,9 @@ class FedAvgM:
         v                   -> Momentum.values, zero before the first step and at a session start
         :math:`\bar\Delta`  -> weighted mean of the updates
 
+    Differs from the paper: the weights are those of the recipe, not the numbers of samples. The
+    paper tries momenta from 0 to 0.997.
+
     With momentum 0.5 two updates of 2 give v = 2, then v = 0.5 * 2 + 2 = 3, so the model moves from
     0 to 2 and then to 5:
 

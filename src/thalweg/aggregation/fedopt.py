@@ -33,7 +33,9 @@ class FedAdam:
         :math:`\eta, \tau`        -> lr, adaptivity; v starts at :math:`\tau^2`, m at zero
         :math:`\bar\Delta`        -> weighted mean of the updates; all operations are elementwise
 
-    As in the paper there is no bias correction of m and v.
+    As in the paper there is no bias correction of m and v. Other libraries differ: Flower starts
+    with v = 0. The paper tunes the learning rate for each task. Differs from the paper: the mean of
+    the updates has the weights of the recipe, and m and v start again with every session.
 
     With both betas 0 the moments are the current values: m = 0.5 and v = 0.25, so the step is
     0.1 * 0.5 / (0.5 + 0.5):
@@ -97,7 +99,7 @@ class FedYogi(FedAdam):
         :math:`\eta, \tau`        -> lr, adaptivity; v starts at :math:`\tau^2`, m at zero
         :math:`\bar\Delta`        -> weighted mean of the updates; all operations are elementwise
 
-    As in the paper there is no bias correction of m and v.
+    As in the paper there is no bias correction of m and v. Differs from the paper: see `FedAdam`.
 
     With an update of 0.5, v = 1 decreases by half of 0.25, to 0.875; FedAdam's v would be
     0.5 * 1 + 0.5 * 0.25 = 0.625:
@@ -132,6 +134,8 @@ class FedAdagrad:
         :math:`\beta_1`     -> beta_mean; 0 in the paper's experiments and by default
         :math:`\eta, \tau`  -> lr, adaptivity; v starts at :math:`\tau^2`, m at zero
         :math:`\bar\Delta`  -> weighted mean of the updates; all operations are elementwise
+
+    Differs from the paper: see `FedAdam`.
 
     Two updates of 3 and 4 with :math:`\tau = 1`: v = 1 + 9 + 16 = 26:
 
