@@ -86,3 +86,11 @@ def test_ground_truth_is_shown_only_if_the_recipe_uses_it() -> None:
     text = render_plan("memory=dds", "forecast=exact")
     assert "forecast: true states\n" in "\n".join(map(str.rstrip, text.splitlines()))
     assert "ground truth" not in render_plan("memory=dds", "forecast=growing")
+
+
+def test_a_learning_rate_schedule_is_shown_with_its_fields() -> None:
+    assert "decay" not in render_plan()
+    overrides = ("local.decay=warmup", "local.decay.rounds=3", "local.decay.then=stepwise")
+    shown = " ".join(render_plan(*overrides).split())
+    assert "decay=Warmup(rounds=3, start=0.1, then=StepwiseDecay(every=20, gamma=0.5))" in shown
+    assert "decay was None" in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,29 @@ import torch
 
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from engine.recipe_runs import bytes_federation, plan_of, play, reference
+from thalweg.bank import BankAssignment
+from thalweg.bank.base import require_cohort
 from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Roster, SurveyResponses
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml, plan_to_toml
-from thalweg.local import Adam, AdamW, LocalTraining, StepSettings, TorchOptimizer
+from thalweg.local import (
+    Adam,
+    AdamW,
+    CosineDecay,
+    LocalTraining,
+    StepSettings,
+    TorchOptimizer,
+    Warmup,
+)
+from thalweg.local.optimizers import list_torch_optimizers
+from thalweg.nets import Module
 
 SMALL = [
     *("capacity=16", "ticks=2", "rounds=3", "evaluate_every=1", "world.num_clients=8"),
     *("world.availability=0.8", "local.lr=0.002", "local.passes=1", "net.hidden=[6]"),
 ]
+TINY = ["rounds=3", "capacity=12", "ticks=1", "world.num_clients=5", "world.availability=0.6"]
 KEEP = "local.optimizer_state=keep"
 
 
@@ -50,11 +64,53 @@ class Signs:
         params -= settings.lr * scale * moves * gradient.sign()
 
 
+@dataclass(frozen=True)
+class FixedSteps:
+    """Steps of length lr in every coordinate, whatever the gradient."""
+
+    accepts_momentum = False
+    accepts_weight_decay = False
+
+    def init(self, params: torch.Tensor, settings: StepSettings, shapes: Any) -> dict[str, Any]:
+        return {}
+
+    def step(
+        self,
+        params: torch.Tensor,
+        gradient: torch.Tensor,
+        state: dict[str, Any],
+        settings: StepSettings,
+        lr_scale: torch.Tensor | None = None,
+    ) -> None:
+        params -= settings.lr * (1.0 if lr_scale is None else lr_scale)
+
+
+@dataclass(frozen=True)
+class Alternating:
+    """Two models; all clients train model 0 in even rounds and model 1 in odd rounds."""
+
+    num_start_models = 2
+    has_fixed_models = True
+
+    def init(self, num_clients: int, num_classes: int) -> None:
+        return None
+
+    def assign(
+        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
+    ) -> BankAssignment:
+        cohort = require_cohort(roster)
+        models = np.full(len(cohort), roster.rnd % 2)
+        return BankAssignment(None, np.eye(2), np.zeros(2, dtype=bool), cohort, models)
+
+    def shares(self, state: None, num_models: int) -> Floats:
+        return np.eye(num_models)[0]
+
+
 def small_plan(
     *overrides: str, recipe: str = "fedavg", engine: str = "fast", **settings: Any
 ) -> Plan:
     return make_plan(
-        "fedavg",
+        recipe,
         "digits-partial",
         seed=2,
         engine=engine,
@@ -87,6 +143,106 @@ def test_engines_agree_and_resumed_runs_have_the_same_bits(name: str, tmp_path: 
     check_same_bits(whole, run_small(plan, out=tmp_path / "cut", resume=True))
     slow = small_plan(*OVERRIDES[name], engine="reference")
     check_engines_agree(whole, run_small(slow))
+
+
+COMBINATIONS = {
+    "proximal, fedadam": "optimizer=adam objective=proximal server=fedadam server.lr=0.001",
+    "sessions, decay": "optimizer=adamw sessions=alternating sessions.length=1 local.decay=cosine",
+    "alarm, keep": "optimizer=nadam local.optimizer_state=keep alarm=page-hinkley"
+    " alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0",
+    "late updates": "optimizer=adamax faults=unreliable faults.late=0.4 server=buffered"
+    " server.size=5",
+    "ifca, keep": "optimizer=adam local.optimizer_state=keep bank=ifca",
+    "fedrc, keep": "optimizer=adam local.optimizer_state=keep bank=fedrc",
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_optimizers_in_combination_with_other_parts(name: str, tmp_path: Path) -> None:
+    plan = small_plan(*COMBINATIONS[name].split())
+    whole = run_small(plan, out=tmp_path / "whole")
+    with pytest.raises(Interruption):
+        run_small(plan, out=tmp_path / "cut", watch=interrupt_after(2))
+    check_same_bits(whole, run_small(plan, out=tmp_path / "cut", resume=True))
+    check_engines_agree(whole, run_small(replace(plan, engine="reference")))
+
+
+NOT_SMOOTH = {"muon", "rprop"}  # muon needs matrices, rprop uses signs of gradients
+
+
+@pytest.mark.parametrize("name", sorted(list_torch_optimizers().keys() - NOT_SMOOTH))
+def test_both_engines_agree_with_each_class_of_torch_optim(name: str) -> None:
+    local = {"optimizer": TorchOptimizer(name), "optimizer_state": "keep"}
+    if TorchOptimizer(name).accepts_momentum:
+        local["momentum"] = 0.9
+    tiny = ["rounds=2", "ticks=1", "world.num_clients=4"]
+    plan = small_plan(*tiny, local=local)
+    check_engines_agree(run_small(plan), run_small(replace(plan, engine="reference")))
+
+
+def test_muon_needs_a_net_of_matrices() -> None:
+    local = {"optimizer": "muon", "momentum": 0.9}
+    with pytest.raises(ConfigError, match=r"muon does not accept .* 2D parameters .* such as adam"):
+        run_small(small_plan("rounds=1", local=local))
+    matrix = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10, bias=False))
+    plan = make_plan("fedavg", "digits-partial", overrides=TINY, local=local, model=matrix)
+    check_engines_agree(run_small(plan), run_small(replace(plan, engine="reference")))
+
+
+def test_settings_that_a_class_rejects_are_found_before_the_run(tmp_path: Path) -> None:
+    nesterov = TorchOptimizer("sgd", {"nesterov": True})
+    plan = small_plan(local={"optimizer": nesterov, "momentum": 0.0})
+    with pytest.raises(ConfigError, match=r"Nesterov momentum requires a momentum.*such as adam"):
+        run_small(plan, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run_small(small_plan("rounds=1", local={"optimizer": nesterov, "momentum": 0.9}))
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_a_client_has_one_optimizer_state_per_model(engine: str) -> None:
+    overrides = ["optimizer=adam", "world.availability=1.0"]
+
+    def losses(rounds: int, *more: str) -> list[float]:
+        plan = small_plan(*overrides, *more, f"rounds={rounds}", engine=engine, bank=Alternating())
+        return [row["loss"] for row in run_small(plan).metrics]
+
+    # Rounds 0 and 1 train other models, each with a new optimizer. Round 2 returns to model 0.
+    reset, kept = losses(3), losses(3, KEEP)
+    assert kept[:2] == reset[:2]
+    assert kept[2] != reset[2]
+
+
+def test_states_belong_to_models_and_not_to_rows_of_the_cohort() -> None:
+    """With local buffers each job has its own row in the bank of the fast engine."""
+    model = Module("nets.user_modules:batch_norm_resnet", buffers="local")
+    settings: dict[str, Any] = {"model": model, "optimizer": "adam"}
+    local = {"optimizer_state": "keep", "lr": 0.002}
+    plan = make_plan("fedavg", "digits-partial", overrides=TINY, local=local, **settings)
+    check_engines_agree(run_small(plan), run_small(replace(plan, engine="reference")))
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_learning_rates_of_rounds_by_hand(engine: str, tmp_path: Path) -> None:
+    one_step = ["ticks=1", "rounds=4", "local.passes=none", "local.steps=1", "local.lr=0.5"]
+    # Factors 0.5, 0.75, 1, 0.5: a sum of 2.75 instead of 4. Steps have length 0.5.
+    decay = Warmup(rounds=2, start=0.5, then=CosineDecay(rounds=2))
+    plan, constant = (
+        small_plan(*one_step, engine=engine, local={"optimizer": FixedSteps(), "decay": each})
+        for each in (decay, None)
+    )
+    whole = run_small(plan, out=tmp_path / "whole")
+    shift = whole.model - run_small(constant).model
+    np.testing.assert_allclose(shift, 0.5 * (4 - 2.75), atol=1e-6)
+    with pytest.raises(Interruption):
+        run_small(plan, out=tmp_path / "cut", watch=interrupt_after(2))
+    check_same_bits(whole, run_small(plan, out=tmp_path / "cut", resume=True))
+
+
+def test_a_learning_rate_of_zero_before_the_end_is_rejected() -> None:
+    small_plan("rounds=5", "local.decay=cosine", "local.decay.rounds=5")  # round 4 is the last
+    with pytest.raises(ConfigError, match=r"learning rate 0 before the last of 6 rounds"):
+        small_plan("rounds=6", "local.decay=cosine", "local.decay.rounds=5")
+    small_plan("rounds=6", "local.decay=cosine", "local.decay.rounds=5", "local.decay.floor=0.1")
 
 
 @pytest.mark.parametrize("state", ["reset", "keep"])
@@ -169,6 +325,7 @@ def test_two_different_optimizers_are_rejected() -> None:
         ("fedomd", [], "geometry=PNorm is incompatible with local.optimizer=adam"),
         ("stream-ours", [], "or set sample_weights.lr"),
         ("feddrift", [KEEP], "local.optimizer_state=keep is incompatible with bank=FedDrift"),
+        ("feddaa", [KEEP], "this bank merges, closes or renumbers models.* bank=ifca"),
     ],
 )
 def test_parts_that_do_not_work_with_an_optimizer_are_rejected(

@@ -117,8 +117,11 @@ def test_a_warmup_is_followed_by_another_schedule():
     [
         (lambda: CosineDecay(rounds=0), "rounds must be at least 1"),
         (lambda: CosineDecay(floor=2), "floor must lie in"),
+        (lambda: CosineDecay(floor=float("nan")), "floor must lie in"),
         (lambda: StepwiseDecay(every=0), "every must be at least 1"),
         (lambda: StepwiseDecay(gamma=0), "gamma must lie in"),
+        (lambda: StepwiseDecay(gamma=1.5), "gamma must lie in"),
+        (lambda: Warmup(rounds=0), "rounds must be at least 1"),
         (lambda: Warmup(start=0), "start must lie in"),
         (lambda: Warmup(then="cosin"), "Did you mean 'cosine'"),
     ],

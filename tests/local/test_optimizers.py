@@ -21,7 +21,7 @@ from thalweg.local import (
     StepSettings,
     TorchOptimizer,
 )
-from thalweg.local.optimizers import list_torch_optimizers
+from thalweg.local.optimizers import list_torch_optimizers, try_optimizer
 
 LOCAL = LocalTraining(lr=0.1, momentum=0.9, weight_decay=0.01, steps=1)
 
@@ -212,6 +212,28 @@ def test_a_new_optimizer_resets_the_momentum_of_the_scenario() -> None:
 def test_invalid_optimizers_are_rejected(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         with_overrides(LOCAL, overrides)
+
+
+def test_each_class_of_torch_optim_is_accepted_or_rejected_with_a_reason() -> None:
+    classes = [
+        name
+        for name, cls in vars(torch.optim).items()
+        if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and name != "Optimizer"
+    ]
+    assert len(classes) >= 15
+    for name in classes:
+        if name.lower() in list_torch_optimizers():
+            assert TorchOptimizer(name).name == name.lower()
+        else:
+            with pytest.raises(ConfigError, match=r"cannot train clients: .*such as adam"):
+                TorchOptimizer(name)
+
+
+def test_the_tensors_of_a_net_are_tried_before_a_run() -> None:
+    settings = StepSettings(lr=0.1)
+    try_optimizer(TorchOptimizer("muon"), settings, [(3, 2), (4, 3)])
+    with pytest.raises(ConfigError, match=r"muon does not accept the parameters .*such as adam"):
+        try_optimizer(TorchOptimizer("muon"), settings, [(3, 2), (3,)])
 
 
 def test_each_optimizer_of_the_table_has_a_test() -> None:
