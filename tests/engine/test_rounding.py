@@ -58,7 +58,7 @@ OPTIMIZERS = sorted(list_torch_optimizers().keys() - {"muon"})  # muon accepts m
 
 
 @pytest.mark.usefixtures("_double_precision")
-@pytest.mark.parametrize("name", ["sgd", *OPTIMIZERS])
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_both_trainers_take_the_same_steps_in_double_precision(name: str) -> None:
     local = LocalTraining(lr=0.01, steps=1, optimizer=name)
     if local.optimizer.accepts_momentum:
