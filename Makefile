@@ -21,8 +21,11 @@ setup: $(READY)  ## make the virtual environment (.venv), pinned versions; again
 demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure, a page; about a minute
 	$(BIN)/thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3 --out $(RUNS)
 
-test: lint $(READY)  ## lint, types and tests
-	$(BIN)/python -m pytest -m 'not slow' -n auto
+test: style  ## lint, types and tests; mypy runs beside the tests and reports after them
+	@mkdir -p build
+	@$(BIN)/mypy > build/mypy.txt 2>&1 & mypy=$$!; trap "kill $$mypy" INT; \
+	$(BIN)/python -m pytest -m 'not slow' -n auto; tests=$$?; \
+	wait $$mypy; types=$$?; cat build/mypy.txt; exit $$((tests + types))
 
 test-slow: $(READY)  ## slow tests, a search for failing examples, and mutation testing
 	$(BIN)/python -m pytest -m slow
@@ -32,10 +35,12 @@ test-slow: $(READY)  ## slow tests, a search for failing examples, and mutation 
 test-deps:  ## Debian packages that some tests need (as root); without them those tests are skipped
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq dataset-fashion-mnist chromium mosquitto
 
-lint: $(READY)  ## ruff, mypy and the length of Markdown lines
+lint: style  ## ruff, mypy and the length of Markdown lines
+	$(BIN)/mypy
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/python tools/check_markdown.py
 
 format: $(READY)  ## let ruff tidy up
@@ -54,4 +59,4 @@ lock: $(READY)  ## write requirements/constraints.txt anew from what is installe
 clean:  ## remove the virtual environment and caches (never runs/)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
-.PHONY: help setup demo test test-slow test-deps lint format docs bench lock clean
+.PHONY: help setup demo test test-slow test-deps lint style format docs bench lock clean
