@@ -4,8 +4,11 @@
 others. `make test-slow` searches for new examples.
 """
 
+import gc
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # One thread per worker is enough: threads of several processes only wait for each other. This must
@@ -31,3 +34,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def pytest_xdist_auto_num_workers() -> int:
     """Use one worker more than there are cores: tests of real processes mostly wait."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exclude imported modules and tests, which live until the end, from garbage collection."""
+    gc.disable()
+    result = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return result
