@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -82,9 +82,10 @@ def free_port() -> int:
         return port
 
 
-def serve(run: Path, port: int, *more: str) -> list[str]:
-    words = ["serve", "fedavg", "--on", "digits-partial", "--clients", "2", *SETS, "--seed", "3"]
-    words += ["--min-clients", "2", "--deadline", "120", "--port", str(port), "--out", str(run)]
+def serve(run: Path, port: int, *more: str, clients: int = 2) -> list[str]:
+    count = str(clients)
+    words = ["serve", "fedavg", "--on", "digits-partial", "--clients", count, *SETS, "--seed", "3"]
+    words += ["--min-clients", count, "--deadline", "120", "--port", str(port), "--out", str(run)]
     return [*words, *more]
 
 
@@ -101,22 +102,24 @@ def check_equals_simulation(run: Path) -> None:
         np.testing.assert_allclose(got[name], value, atol=1e-5)
 
 
-def test_two_clients_with_keys_train_with_a_server_over_tls(tmp_path: Path) -> None:
-    make_certs(tmp_path / "keys", ["127.0.0.1"], 2)
+@pytest.mark.parametrize("clients", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_clients_with_keys_train_with_a_server_over_tls(clients: int, tmp_path: Path) -> None:
+    make_certs(tmp_path / "keys", ["127.0.0.1"], clients)
     run, port, log = tmp_path / "run", free_port(), tmp_path / "serve.log"
     certs = ["--certs", str(tmp_path / "keys/server"), "--rounds", "2", "--json"]
-    with (
-        command(tmp_path / "0.log", *join(tmp_path, 0, port)) as first,
-        command(tmp_path / "1.log", *join(tmp_path, 1, port)),
-        command(log, *serve(run, port, *certs)) as server,
-    ):
+    with ExitStack() as stack:
+        first, *_ = [
+            stack.enter_context(command(tmp_path / f"{number}.log", *join(tmp_path, number, port)))
+            for number in range(clients)
+        ]
+        server = stack.enter_context(command(log, *serve(run, port, *certs, clients=clients)))
         wait_for(lambda: server.poll() is not None, log)
         assert server.returncode == 0, log.read_text()
         first.send_signal(signal.SIGINT)
         assert first.wait(60) == 0
     last = json.loads(log.read_text().splitlines()[-1])
     assert last["final"]["round"] == 2
-    assert last["final"]["cohort"] == 2
+    assert last["final"]["cohort"] == clients
     check_equals_simulation(run)
     assert "stopped; the state is kept in" in (tmp_path / "0.log").read_text()
     wait_for(lambda: pids_with(str(tmp_path)) == [], log, 30)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -78,7 +78,6 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(tree=trees)
 def test_every_tree_is_read_back_bit_by_bit(
     tree: Tree, tmp_path_factory: pytest.TempPathFactory

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from contracts.slow_cases import mark_slow_except
 from engine.recipe_runs import bytes_federation, plan_of, play, reference
 from thalweg.bank import BankAssignment
 from thalweg.bank.base import require_cohort
@@ -254,7 +255,7 @@ def test_a_user_defined_optimizer_agrees_on_both_engines(state: str, tmp_path: P
     assert np.mean(np.abs(whole.model - run_small(slow).model) > 1e-5) < 0.01
 
 
-@pytest.mark.parametrize("name", ["adam", "adam kept", "adagrad"])
+@pytest.mark.parametrize("name", mark_slow_except(["adam", "adam kept", "adagrad"], "adam kept"))
 def test_the_number_of_workers_changes_no_bit(name: str) -> None:
     plan = small_plan(*OVERRIDES[name])
     check_same_bits(run_small(plan, workers=1), run_small(plan, workers=2))

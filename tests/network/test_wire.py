@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
@@ -380,7 +380,6 @@ def test_truncated_messages_are_rejected(message: Message, share: float) -> None
         from_bytes(payload[: int(share * len(payload))], SCHEMA, type(message))
 
 
-@settings(max_examples=3 * settings.default.max_examples)
 @given(
     message=st.sampled_from(MESSAGES),
     flips=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=4),
@@ -408,7 +407,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=3 * settings.default.max_examples)
 @given(message=st.sampled_from(MESSAGES), data=st.data())
 def test_messages_with_replaced_fields_are_rejected_or_valid(
     message: Message, data: st.DataObject
