@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,35 @@ class Logits:
         self.logits = logits
 
 
+def with_nan() -> nn.Module:
+    linear = nn.Linear(4, 2)
+    nn.init.constant_(linear.bias, float("nan"))
+    return linear
+
+
+def with_gradient_hook() -> nn.Module:
+    linear = nn.Linear(4, 2)
+    linear.weight.register_hook(lambda gradient: gradient * 0)
+    return linear
+
+
+def with_lock() -> nn.Module:
+    linear = nn.Linear(4, 2)
+    linear.lock = threading.Lock()
+    return linear
+
+
+class Embedded(nn.Module):
+    """An embedding with an option that prevents training with a flat vector of parameters."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(3, 2, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.embed((x[:, 0] > 0).long())
+
+
 def half(module: nn.Module, x: Tensor) -> Tensor:
     return module.fc(x).half()
 
@@ -144,11 +174,26 @@ def half(module: nn.Module, x: Tensor) -> Tensor:
             nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 2)),
             "the layer 0 .* has momentum=None",
         ),
+        (nn.Linear(4, 2).requires_grad_(False), "do not depend on a trainable parameter"),
+        (Returns(lambda m, x: m.fc(x).detach()), "do not depend on a trainable parameter"),
+        (Embedded(sparse=True), r"gradient of the model .* dense gradients \(sparse=False\)"),
+        (Embedded(max_norm=0.1), "the model Embedded failed with RuntimeError.*inplace"),
+        (with_nan(), "must start with finite numbers, but bias contains nan"),
+        (with_gradient_hook(), r"weight of the model Linear has a gradient hook"),
+        (with_lock(), r"cannot be copied \(copy.deepcopy\): cannot pickle"),
     ],
 )
 def test_modules_that_cannot_be_trained_are_rejected(model: nn.Module, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(model, (4,), 2)
+
+
+def test_infinite_buffers_stay_constant() -> None:
+    model = nn.Linear(4, 2)
+    model.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    net = build(model, (4,), 2)
+    assert net.num_params == 4 * 2 + 2
+    assert net.saved_tensors(net.init(np.random.default_rng(0)))["mask"].tolist() == [0, -np.inf]
 
 
 def test_buffers_can_be_rejected() -> None:

@@ -62,7 +62,8 @@ def make_module(spec: Module, seed: int) -> nn.Module:
                 "net.options are arguments for a class or function, but the model is an instance "
                 f"of {type(found).__name__}. Leave them out."
             )
-        return copy.deepcopy(found)
+        _check_hooks(found, spec.name)
+        return copy_module(found, spec.name)
     try:
         with use_seed(seed):
             module = found(**spec.options)
@@ -77,7 +78,31 @@ def make_module(spec: Module, seed: int) -> nn.Module:
             f"{spec.path or spec.name}: expected a torch.nn.Module or a function that returns one, "
             f"got {type(module).__name__}."
         )
+    _check_hooks(module, spec.name)
     return module
+
+
+def _check_hooks(module: nn.Module, name: str) -> None:
+    for parameter, value in module.named_parameters():
+        if value._backward_hooks:
+            raise ConfigError(
+                f"{parameter} of the model {name} has a gradient hook (register_hook), which would "
+                "have no effect, because clients train copies of the parameters. Remove it; "
+                "requires_grad=False keeps a parameter constant."
+            )
+
+
+def copy_module(module: nn.Module, name: str) -> nn.Module:
+    """Return a copy of a module; `name` is that of the model, for messages."""
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise ConfigError(
+            f"the model {name} cannot be copied (copy.deepcopy): {error}. Each thread trains a "
+            "copy: keep locks, files and results of computations out of the attributes of the "
+            "module (torch.nn.utils.parametrizations.weight_norm instead of "
+            "torch.nn.utils.weight_norm)."
+        ) from error
 
 
 class ModuleLayer:
@@ -90,8 +115,10 @@ class ModuleLayer:
         saved = module.state_dict()
         buffers = {name: value for name, value in module.named_buffers() if name in saved}
         self.params = {name: tuple(value.shape) for name, value in module.named_parameters()}
-        self.buffers = {
-            name: tuple(value.shape) for name, value in buffers.items() if value.is_floating_point()
+        self.buffers = {  # without masks of attention, whose infinite values have no mean
+            name: tuple(value.shape)
+            for name, value in buffers.items()
+            if value.is_floating_point() and bool(torch.isfinite(value).all())
         }
         self.is_frozen = [not value.requires_grad for value in module.parameters()]
         self.cost = sum(map(prod, self.params.values()))
@@ -180,7 +207,7 @@ class ModuleLayer:
 
     @cached_property
     def constants(self) -> dict[str, Tensor]:
-        """Buffers that are not part of the vector: integers, and those that are not saved."""
+        """Buffers that are not in the vector: integers, infinite ones, those that are not saved."""
         return {k: v for k, v in self.module.named_buffers() if k not in self.buffers}
 
     def _convert_outputs(self, found: Any, batch: int) -> Tensor:
@@ -212,7 +239,7 @@ class ModuleLayer:
         """The copy of the module for this thread."""
         found: nn.Module | None = getattr(self._local, "module", None)
         if found is None:
-            found = copy.deepcopy(self.module)
+            found = copy_module(self.module, self.name)
             if self.head is not None:
                 found.get_submodule(self.head).register_forward_pre_hook(self._keep_features)
             self._local.module = found
@@ -440,6 +467,12 @@ def _check_tensors(module: nn.Module, spec: Module) -> None:
                 f"the model {spec.name} must have float32 tensors, but {name} is {value.dtype}. "
                 "Convert it with .float()."
             )
+    for name, value in module.named_parameters():
+        if not bool(torch.isfinite(value).all()):
+            raise ConfigError(
+                f"the model {spec.name} must start with finite numbers, but {name} contains nan or "
+                "infinite values. Correct its initialisation."
+            )
     for name, layer in module.named_modules():
         if isinstance(layer, _BatchNorm) and layer.track_running_stats and layer.momentum is None:
             raise ConfigError(
@@ -507,6 +540,7 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
         layer.mixes_samples = layer.draws or not _are_samples_independent(
             net, weights, x, CHECK_SEED
         )
+    _check_gradient(net, params, x)
     layer.head = _find_head(net, weights, x)
     layer.forget_copies()
     layer.cost = max(_count_multiply_adds(net, weights, x[:1]), layer.cost)
@@ -529,6 +563,26 @@ def _call_checked(net: ModuleNet, weights: Sequence[Tensor], x: Tensor, seed: in
             "relu(x) instead of relu_(x)."
         )
     return outputs
+
+
+def _check_gradient(net: ModuleNet, params: Tensor, x: Tensor) -> None:
+    """Reject a module whose outputs have no gradient in its parameters."""
+    name, at = net.spec.name, params.clone().requires_grad_()
+    outputs = _call_checked(net, net._split(at), x, CHECK_SEED)
+    if not outputs.requires_grad:
+        raise ConfigError(
+            f"the outputs of the model {name} do not depend on a trainable parameter, so there is "
+            "nothing to train. Compute them in forward without torch.no_grad and detach, and leave "
+            "requires_grad=True for some parameters."
+        )
+    try:
+        torch.autograd.grad(outputs.sum(), at)
+    except Exception as error:
+        raise ConfigError(
+            f"the gradient of the model {name} failed with {type(error).__name__}: {error}. Use "
+            "dense gradients (sparse=False), and do not change parameters or intermediate results "
+            "in place."
+        ) from error
 
 
 def _are_samples_independent(
