@@ -111,6 +111,10 @@ def text(outputs: Any, targets: Any) -> Any:
         (logarithm, "is inf for sample 0 of the first batch; expected finite"),
         (broken, r"raised RuntimeError.*outputs \(8, 1\) and targets \(8,\)"),
         (text, "got str 'none'"),
+        (
+            lambda outputs, targets: (outputs - targets.mean())[:, 0] ** 2,
+            "of a sample depends on the other samples of the batch: it is",
+        ),
     ],
 )
 def test_unusable_loss_function_is_rejected_on_the_first_batch(function: Any, message: str) -> None:

@@ -107,7 +107,7 @@ def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
     """Try a loss on one batch: outputs (n, C) of a first model, and targets.
 
     Raises `ConfigError` if it raises, or if its values are not one finite, differentiable number
-    per sample.
+    per sample that depends on this sample only.
     """
     import torch
 
@@ -115,6 +115,7 @@ def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
     at = outputs.detach().clone().requires_grad_()
     try:
         losses = loss(at, targets)
+        alone = [loss(at[i : i + 1], targets[i : i + 1]) for i in range(len(at))]
     except ConfigError:
         raise
     except Exception as error:
@@ -134,6 +135,13 @@ def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
         f"loss={name} is {losses.detach().numpy()[int(np.argmin(finite))]} for sample "
         f"{int(np.argmin(finite))} of the first batch; expected finite numbers. Check logarithms "
         "and divisions by zero, and the scale of the targets.",
+    )
+    require(
+        torch.allclose(losses, torch.cat(alone), rtol=1e-3, atol=1e-5),
+        f"loss={name} of a sample depends on the other samples of the batch: it is "
+        f"{float(losses.detach()[0]):.6g} for the first sample, and {float(alone[0].detach()):.6g} for the same "
+        "sample alone. Compute each loss from one row of outputs and its target, because batches "
+        "of several clients are computed together.",
     )
     require(
         losses.requires_grad,
