@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.core.errors import RunError
+from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.cells import CellJob, is_done, run_cells
 from thalweg.engine.plan import make_plan, plan_to_toml
 
@@ -129,3 +129,34 @@ def children():
         fields = status.read_text().rpartition(")")[2].split()
         if fields[1] == me and b"cell_worker" in (status.parent / "cmdline").read_bytes():
             yield int(status.parent.name)
+
+
+SCRIPT = """
+import numpy as np
+import thalweg
+from torch import nn
+
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 1)
+
+rng = np.random.default_rng(0)
+np.savez("data.npz", x=rng.normal(size=(40, 2)), y=rng.normal(size=40), group=np.arange(40) % 2)
+found = thalweg.compare(["fedavg", "fedprox"], "data.npz", model=Net, seeds=1, rounds=1, workers=2)
+print("cells", [cell.status for cell in found.cells])
+"""
+
+
+def test_a_script_without_a_main_guard_is_run_once(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "cells ['done', 'done']\n", done.stderr
+
+
+def test_a_file_that_starts_a_run_when_imported_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    with pytest.raises(ConfigError, match=r"script.py starts a run when it is imported"):
+        make_plan("fedavg", "digits-partial", loss="script.py:Net")

@@ -33,6 +33,7 @@ T = TypeVar("T")
 Table = Mapping[str, Any]  # kind -> dataclass
 _MISSING = dataclasses.MISSING
 _PLAIN = (str, Mapping, int, float, list, tuple)  # never a component
+_LOADING: list[str] = []  # user files that are being imported
 _CHECKED: set[tuple[type[Any], Any]] = set()  # component class, type of its field
 _TYPE_HINTS: weakref.WeakKeyDictionary[type[Any], dict[str, Any]] = weakref.WeakKeyDictionary()
 
@@ -343,12 +344,25 @@ def _load_module(source: str, kind: str) -> types.ModuleType:
         module = importlib.util.module_from_spec(spec)
         module.__thalweg_file__ = source  # type: ignore[attr-defined]
         sys.modules[name] = module
+        _LOADING.append(source)
         try:
             spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
+        finally:
+            _LOADING.pop()
     return sys.modules[name]
+
+
+def check_not_loading() -> None:
+    """Reject a run that a user file starts while it is imported; it would import the file again."""
+    require(
+        not _LOADING,
+        f"{''.join(_LOADING[-1:])} starts a run when it is imported; expected definitions only, "
+        "because other processes import the file. Put the call under "
+        'if __name__ == "__main__": or into another file.',
+    )
 
 
 def build(table: Table, value: Any, where: str) -> Any:

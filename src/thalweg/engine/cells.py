@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thalweg.core.config import check_not_loading, find_source
 from thalweg.core.errors import RunError, ThalwegError
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
@@ -56,11 +57,13 @@ def run_cells(
     watch: CellCallback | None = None,
 ) -> dict[Path, str]:
     """Run the unfinished cells. Return the folders of cells that failed, with the reasons."""
+    check_not_loading()
     todo = [job for job in jobs if not is_done(job)]
     workers = min(workers or count_cores(), len(todo))
-    # Policies and models of the user's own session cannot be imported by another process.
+    # Another process cannot import objects of a session, and a script would run a second time.
+    local = (f"{find_source('__main__')}:", "__main__:", '"python:')
     plans = [plan_to_toml(job.plan) for job in todo]
-    needs_this_process = any('"__main__:' in plan or '"python:' in plan for plan in plans)
+    needs_this_process = any(source in plan for plan in plans for source in local)
     if workers <= 1 or needs_this_process:
         return _run_in_process(todo, data_dir, watch)
     return _run_in_workers(todo, workers, data_dir, watch)
