@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from thalweg.aggregation import CombinedUpdates, FedAcg, Krum, Median, NormClip
+from thalweg.aggregation import (
+    Buffered,
+    CombinedUpdates,
+    FedAcg,
+    FedAdam,
+    FedAvgM,
+    Krum,
+    Median,
+    NormClip,
+)
 from thalweg.core.config import with_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32
@@ -24,6 +34,18 @@ def test_mean_is_used_without_a_robust_rule() -> None:
     merged = merge_updates(PLAIN, None, MODEL, DELTAS, THIRDS)
     assert merged.model.tolist() == pytest.approx([311, -289 - 2 / 3])
     assert merged.extra_metrics == {}
+
+
+@pytest.mark.parametrize("server", [FedAcg(), FedAdam(), FedAvgM(), Buffered(size=9)])
+def test_server_rules_average_buffers(server: Any) -> None:
+    recipe, deltas = replace(PLAIN, server=server), np.array([[4, -6], [2, -3]], dtype=np.float32)
+    rule, model = server.init(2), MODEL
+    for variance in (5.5, 1.0):  # 10 - 4.5, 5.5 - 4.5; with momentum it would be negative
+        merged = merge_updates(recipe, rule, model, deltas, np.full(2, 0.5), num_buffers=1)
+        rule, model = merged.rule_state, merged.model
+        assert model[1] == variance
+    assert MODEL.tolist() == [10, 10]
+    assert deltas[0, 1] == -6
 
 
 def test_robust_rule_is_applied_before_the_server_rule() -> None:

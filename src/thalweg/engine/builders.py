@@ -73,6 +73,16 @@ def check_own_positions(clients: ClientProgram) -> None:
     )
 
 
+def check_buffers(recipe: Recipe, net: Net) -> None:
+    """Reject noise on buffers: a variance with noise may be negative."""
+    require(
+        recipe.privacy is None or net.num_buffers == 0,
+        f"privacy={type(recipe.privacy).__name__} adds noise to all values of an update, but the "
+        f"model has {net.num_buffers} values in buffers, such as variances, which noise makes "
+        "invalid. Use GroupNorm or LayerNorm instead of BatchNorm, or privacy=none.",
+    )
+
+
 def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
     """Return the world of a scenario, which defines the arrivals of all clients."""
     check_world_task(scenario.world, data.task, data.name)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from safetensors.numpy import save_file
 
+from thalweg.core.config import check_not_loading
 from thalweg.core.errors import RunError, require
 from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.builders import (
     apply_views,
+    check_buffers,
     check_has_data,
     make_client_pool,
     make_federation,
@@ -179,6 +181,7 @@ def run_plan(
     `federate` makes the federation if its clients are not in this process. It receives a client
     pool with the world and without client states.
     """
+    check_not_loading()
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
     data = data or plan.scenario.data.load(data_dir, plan.seed)
@@ -191,6 +194,7 @@ def run_plan(
     start = make_initial_model(plan, net, data_dir)
     try_loss(plan.scenario, data, net, start)
     try_optimizer(plan.local.optimizer, plan.local.step_settings, param_shapes(net))
+    check_buffers(plan.recipe, net)
     for name in plan.scenario.metrics:
         get_named_metric(name, data.task, data.name)  # reject one of another task
     client_pool = make_client_pool(plan, data, net.num_params, net.own_positions)
@@ -228,7 +232,12 @@ def _run_rounds(
 ) -> Result:
     world = federation.client_pool.world
     server = new_server(
-        plan.recipe, start, world.num_clients, net.param_slices, data.num_stream_classes
+        plan.recipe,
+        start,
+        world.num_clients,
+        net.param_slices,
+        data.num_stream_classes,
+        net.num_buffers,
     )
     fingerprint = compute_fingerprint(data, federation.client_pool)
     metrics: list[MetricsRow] = []

@@ -92,7 +92,14 @@ def _aggregate(ctx: RoundContext, updates: Updates, extensions: list[RoundExtens
             weights = ctx.recipe.weights.weigh(rows, ctx.roster_for(ctx.recipe.weights))
             for extension in extensions:
                 weights = extension.adjust_weights(ctx, rows, weights)
-            merged = merge_updates(ctx.recipe, rules[model], bank[model], rows.deltas, weights)
+            merged = merge_updates(
+                ctx.recipe,
+                rules[model],
+                bank[model],
+                rows.deltas,
+                weights,
+                ctx.server.num_buffers,
+            )
             rules[model], bank[model] = merged.rule_state, merged.model
             extra_metrics.append(merged.extra_metrics)
     ctx.extra_metrics |= sum_metrics(extra_metrics)

@@ -31,6 +31,7 @@ class ServerState(NamedTuple):
     num_drawn_models: int = 1  # random models drawn so far
     part_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server parts by stage
     alarm: AlarmState | None = None  # none: the recipe has no alarm
+    num_buffers: int = 0  # values at the end of a model that are averaged, such as statistics
 
 
 class ServedModels(NamedTuple):
@@ -47,8 +48,12 @@ def new_server(
     num_clients: int,
     pieces: Sequence[ParamSlice] = (),
     num_classes: int = 0,
+    num_buffers: int = 0,
 ) -> ServerState:
-    """Return the state before the first round, with one model (P,)."""
+    """Return the state before the first round, with one model (P,).
+
+    `num_buffers` is that of the net: `Net.num_buffers`.
+    """
     return ServerState(
         rnd=0,
         bank=model[None].copy(),
@@ -62,6 +67,7 @@ def new_server(
             for stage, policy in iter_server_parts(recipe)
         },
         alarm=init_alarms(recipe, num_clients),
+        num_buffers=num_buffers,
     )
 
 

@@ -14,6 +14,7 @@ from thalweg.core.capabilities import Broadcast, ExtraMetrics
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Job, Updates
+from thalweg.core.vectors import combine
 from thalweg.federation.context import RoundContext
 from thalweg.federation.messages import build_updates
 from thalweg.recipes.base import Recipe
@@ -57,9 +58,17 @@ class MergeResult(NamedTuple):
 
 
 def merge_updates(
-    recipe: Recipe, rule_state: Any, model: Floats32, deltas: Floats32, weights: Floats
+    recipe: Recipe,
+    rule_state: Any,
+    model: Floats32,
+    deltas: Floats32,
+    weights: Floats,
+    num_buffers: int = 0,
 ) -> MergeResult:
     """Apply updates (K, P) with weights (K,) to a model (P,).
+
+    The last `num_buffers` values are statistics, such as variances, and are averaged. The server
+    rule changes the others only: with momentum or adaptive steps a variance could become negative.
 
     The robust rule, if there is one, first removes or limits harmful updates. If it leaves no
     update, the model and the state of the server rule do not change.
@@ -70,8 +79,16 @@ def merge_updates(
         _check_combined(combined, deltas.shape[1], recipe.robust)
     if len(combined.deltas) == 0:
         return MergeResult(rule_state, model, combined.extra_metrics)
-    rule_state, model = recipe.server.step(rule_state, model, combined.deltas, combined.weights)
-    return MergeResult(rule_state, model, combined.extra_metrics)
+    deltas, weights = combined.deltas, combined.weights
+    buffers = slice(len(model) - num_buffers, len(model))
+    if num_buffers:
+        deltas = deltas.copy()
+        deltas[:, buffers] = 0
+    rule_state, moved = recipe.server.step(rule_state, model, deltas, weights)
+    if num_buffers:
+        averaged = model + combine(weights, combined.deltas)
+        moved = np.concatenate([moved[: buffers.start], averaged[buffers]])
+    return MergeResult(rule_state, moved, combined.extra_metrics)
 
 
 def sum_metrics(extra_metrics: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -107,7 +107,9 @@ class ProbeRounds:
             return model
         weights = recipe.weights.weigh(trained, ctx.roster_for(recipe.weights))
         rule_state = recipe.server.init(len(model))
-        merged = merge_updates(recipe, rule_state, model, trained.deltas, weights)
+        merged = merge_updates(
+            recipe, rule_state, model, trained.deltas, weights, ctx.server.num_buffers
+        )
         return eval_model(recipe, merged.rule_state, merged.model)
 
     def _count(self, updates: Updates, cohort_size: int, down: int) -> None:
