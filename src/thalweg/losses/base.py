@@ -136,12 +136,13 @@ def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
         f"{int(np.argmin(finite))} of the first batch; expected finite numbers. Check logarithms "
         "and divisions by zero, and the scale of the targets.",
     )
+    first, first_alone = float(losses.detach()[0]), float(alone[0].detach())
     require(
         torch.allclose(losses, torch.cat(alone), rtol=1e-3, atol=1e-5),
-        f"loss={name} of a sample depends on the other samples of the batch: it is "
-        f"{float(losses.detach()[0]):.6g} for the first sample, and {float(alone[0].detach()):.6g} for the same "
-        "sample alone. Compute each loss from one row of outputs and its target, because batches "
-        "of several clients are computed together.",
+        f"loss={name} of a sample depends on the other samples of the batch: it is {first:.6g} for "
+        f"the first sample, and {first_alone:.6g} for the same sample alone. Compute each loss "
+        "from one row of outputs and its target, because batches of several clients are computed "
+        "together.",
     )
     require(
         losses.requires_grad,
