@@ -67,7 +67,11 @@ def test_engines_agree_and_interrupted_runs_have_the_same_bits(
     check_same_bits(whole, run(model, on, out=tmp_path / "run", resume=True, **settings))
 
 
-@pytest.mark.parametrize("model", [batch_norm_resnet, batch_norm_resnet()], ids=["path", "object"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(batch_norm_resnet, marks=pytest.mark.slow), batch_norm_resnet()],
+    ids=["path", "object"],
+)
 def test_workers_do_not_change_the_bits(model: Any) -> None:
     one, two = (run(model, workers=workers) for workers in (1, 2))
     check_same_bits(one, two)
