@@ -23,10 +23,10 @@ NON_IID = (
 # Learning rates of the server that are tried, with each of those of the clients.
 SERVER_RATES = {
     "fedavg": (0.5, 1.0, 2.0),
-    "fedavgm": (0.1, 0.3, 1.0),
+    "fedavgm": (0.1, 0.3, 1.0, 3.0),
     "fedadam": (0.003, 0.01, 0.03, 0.1),
     "fedyogi": (0.003, 0.01, 0.03, 0.1),
-    "fedadagrad": (0.01, 0.03, 0.1),
+    "fedadagrad": (0.003, 0.01, 0.03, 0.1),
 }
 CLIENT_RATES = (0.03, 0.1, 0.3)
 # Server and clients: the best rows of server-rules-rates.
@@ -35,7 +35,7 @@ CHOSEN_RATES = {
     "fedavgm": (1.0, 0.1),
     "fedadam": (0.03, 0.1),
     "fedyogi": (0.03, 0.1),
-    "fedadagrad": (0.03, 0.1),
+    "fedadagrad": (0.01, 0.1),
 }
 
 
