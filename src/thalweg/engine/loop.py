@@ -36,7 +36,6 @@ from thalweg.engine.metrics import (
     sample_bytes,
     summarise_run,
 )
-from thalweg.engine.models import param_shapes
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
@@ -181,6 +180,8 @@ def run_plan(
     `federate` makes the federation if its clients are not in this process. It receives a client
     pool with the world and without client states.
     """
+    from thalweg.engine.models import param_shapes  # imports torch
+
     check_not_loading()
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
