@@ -259,6 +259,14 @@ def test_flower_app_writes_a_project_and_prints_how_to_start_it(thalweg, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "flwr run app SUPERLINK" in done.stdout
     assert (tmp_path / "app/pyproject.toml").exists()
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\ndef Net():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    words = ("flower-app", "with-model", "fedavg", "--on", "digits-partial")
+    done = thalweg(*words, "--model", "net.py:Net")
+    assert done.returncode == 0, done.stderr
+    assert "with-model/thalweg_app/model.py" in done.stdout
     done = thalweg("flower-app", "other", "majority", "--on", "gaussian-mixture")
     assert done.returncode == 2
     assert "expected a recipe, got the baseline majority" in done.stderr

@@ -477,3 +477,47 @@ def test_false_sizes_are_rejected_without_allocating_memory(case: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 20 * len(payload) + (1 << 20)
+
+
+NUMBERS_SCHEMA = replace(SCHEMA, is_regression=True)
+NUMBERS_RESPONSE = replace(TRAIN_RESPONSE, num_correct=np.array([0]), error_sums=np.array([12.5]))
+
+
+def test_error_sums_of_a_regression_round_trip() -> None:
+    payload = to_bytes(NUMBERS_RESPONSE, NUMBERS_SCHEMA)
+    assert same(from_bytes(payload, NUMBERS_SCHEMA, TrainResponse), NUMBERS_RESPONSE)
+
+
+@pytest.mark.parametrize(
+    "schema, changes, error, why",
+    [
+        (
+            SCHEMA,
+            {"num_correct": np.array([0])},
+            BadMessage,
+            "error_sums must be empty: the targets",
+        ),
+        (
+            NUMBERS_SCHEMA,
+            {"error_sums": None},
+            BadMessage,
+            "error_sums must be an array of float64",
+        ),
+        (NUMBERS_SCHEMA, {"error_sums": np.array([1.0, 2.0])}, ShapeMismatch, r"shape \(2,\)"),
+        (NUMBERS_SCHEMA, {"error_sums": np.array([-1.0])}, BadMessage, "numbers of at least 0"),
+        (NUMBERS_SCHEMA, {"num_tested": np.array([0])}, BadMessage, "must be 0 where num_tested"),
+        (NUMBERS_SCHEMA, {"num_correct": np.array([1])}, BadMessage, r"integers from 0 to \[0\]"),
+    ],
+)
+def test_invalid_error_sums_are_rejected(
+    schema: MessageSchema, changes: dict[str, Any], error: type[ThalwegError], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        to_bytes(replace(NUMBERS_RESPONSE, **changes), schema)
+
+
+def test_error_sum_that_is_not_finite_is_a_divergence() -> None:
+    infinite = replace(NUMBERS_RESPONSE, error_sums=np.array([np.inf]))
+    payload = to_bytes(infinite, NUMBERS_SCHEMA)
+    with pytest.raises(Diverged, match="error_sums is not finite"):
+        from_bytes(payload, NUMBERS_SCHEMA, TrainResponse)

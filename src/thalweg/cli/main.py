@@ -523,6 +523,7 @@ def flower_app(
     sets: Sets = None,
     seed: Seed = None,
     rounds: Rounds = None,
+    model: Model = None,
     min_clients: Annotated[int, typer.Option(help="Clients that a round needs.")] = 1,
     deadline: Annotated[float, typer.Option(help="Seconds until a round ends.")] = 600.0,
     debug: Debug = False,
@@ -532,6 +533,10 @@ def flower_app(
     thalweg flower-app my-app sfedpo --on digits-partial
 
     flwr run my-app SUPERLINK
+
+    thalweg flower-app my-app fedavg --on digits-partial --model net.py:Net
+
+    The project contains a copy of net.py; devices join with --model.
     """
     from thalweg.cli.flower_app import flower_app_command
 
@@ -539,7 +544,7 @@ def flower_app(
         folder,
         recipe,
         on=on,
-        sets=sets or [],
+        sets=_add_short_forms(sets, model, None, None),
         seed=seed,
         rounds=rounds,
         min_clients=min_clients,

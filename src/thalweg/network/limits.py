@@ -43,7 +43,7 @@ class Limits:
     max_steps: int = 1_000_000
     """Training steps."""
     max_value: float = 1e9
-    """Absolute value of any other number: losses, reports, survey responses."""
+    """Absolute value of any other number: losses, mean errors, reports, survey responses."""
     num_classes: int | None = None
     """Length of vectors with one number per class; None: the length that most clients send."""
 
@@ -97,7 +97,10 @@ def check_train_response(
                 f"TrainResponse: {name} has norm {norm:.3g}, at most {limits.max_norm:g} is "
                 "allowed."
             )
-    for name, values in {"losses": response.losses, **response.reports}.items():
+    others = {"losses": response.losses, **response.reports}
+    if response.error_sums is not None:
+        others["the mean absolute error"] = response.error_sums / np.maximum(response.num_tested, 1)
+    for name, values in others.items():
         _check_magnitude("TrainResponse", name, values, limits)
     common = (response.deltas.shape[1], len(request.models))
     for stage in UPLOAD_STAGES:

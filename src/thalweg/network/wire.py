@@ -25,7 +25,7 @@ from thalweg.bank import SplitsSamples
 from thalweg.core.capabilities import Surveys
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
-from thalweg.core.types import Floats32, Ints, Supply
+from thalweg.core.types import Floats, Floats32, Ints, Supply
 from thalweg.federation import (
     Hello,
     MaskGroup,
@@ -45,6 +45,7 @@ from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYT
 FORMAT = 4  # changes with the fields of the messages
 MAX_HEADER_BYTES = 1 << 20  # for everything but arrays
 NO_MASKING = "the recipe does not mask updates."
+NO_NUMBERS = "the targets of the run are class labels."
 MASK_REQUEST_FIELDS = {  # bytes per row; one row per member
     "keys": {},
     "shares": {"channel_keys": KEY_BYTES},
@@ -99,6 +100,8 @@ class MessageSchema:
 
     recipe: Recipe
     num_params: int  # P
+    is_regression: bool = False
+    """Whether targets are numbers: then train responses have error sums, else none."""
     max_models: int = 32
     """A message has at most the size of this many models, and a megabyte."""
 
@@ -302,10 +305,8 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
         "uploads", is_known=lambda name: name.partition(".")[0] in schema.upload_stages
     )
     masked = _read_masked_update(fields, schema)
+    max_correct = num_tested * (not schema.is_regression)
     num_params = schema.num_params if masked is None else 0
-    error_sums = None
-    if not fields.pop_if_none("error_sums"):
-        error_sums = fields.read_array("error_sums", np.float64, (num,), minimum=0.0)
     return TrainResponse(
         rnd=fields.read_int("rnd"),
         client=fields.read_int("client"),
@@ -315,8 +316,8 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
         num_steps=num_steps,
         losses=fields.read_array("losses", np.float64, (num,), allow_nan=is_idle),
         num_tested=num_tested,
-        num_correct=fields.read_counts("num_correct", num, maximum=num_tested),
-        error_sums=error_sums,
+        num_correct=fields.read_counts("num_correct", num, maximum=max_correct),
+        error_sums=_read_error_sums(fields, schema, num_tested),
         probe_round=fields.read_int("probe_round"),
         reports={
             name: reports.read_array(name, np.float64, (num,), allow_nan=is_idle)
@@ -328,6 +329,20 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
         },
         masked=masked,
     )
+
+
+def _read_error_sums(fields: FieldReader, schema: MessageSchema, num_tested: Ints) -> Floats | None:
+    """Read the (J,) sums of absolute errors: required in a regression, else forbidden."""
+    if not schema.is_regression:
+        fields.require_none("error_sums", NO_NUMBERS)
+        return None
+    sums = fields.read_array("error_sums", np.float64, num_tested.shape, minimum=0.0)
+    if (sums[num_tested == 0] > 0).any():
+        raise BadMessage(
+            f"{fields.where}: error_sums must be 0 where num_tested is 0, got {sums.tolist()} for "
+            f"{num_tested.tolist()} samples."
+        )
+    return sums
 
 
 def _read_masked_update(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,8 +19,6 @@ class Live:
     Arrivals are not known in advance. The scenario's data set only defines the sample format and is
     used to test the model.
     """
-
-    needs_class_labels: ClassVar[bool] = True  # devices send class labels
 
     num_clients: int = 10
     """Maximum number of clients that can join."""

@@ -15,6 +15,7 @@ from thalweg.core.errors import RunError
 from thalweg.network.edge.inbox import Inbox
 from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
+from thalweg.network.sources import LateLabels, LiveBatch
 
 CAPACITY, QUEUE = 3, 6
 
@@ -279,3 +280,37 @@ def test_every_slot_is_free_or_holds_one_sample_after_any_steps(
             assert held == {*model.new, *model.waiting, *model.marked_slots, *model.memory}
         inbox.close()
         store.close()
+
+
+def numbers_batch(values: list[list[float]], keys: tuple[str, ...]) -> LiveBatch:
+    inputs = np.zeros((len(values), 2), np.float32)
+    return LiveBatch(inputs, np.array(values, np.float32), np.zeros(len(values)), keys, "")
+
+
+def test_numbers_to_predict_survive_a_restart(tmp_path: Path) -> None:
+    schema = DataSchema((2,), "float32", 0, target_shape=(2,))
+    nan = float("nan")
+    store = Store.open(tmp_path)
+    inbox = Inbox(store, schema, capacity=4, queue=8)
+    inbox.receive(numbers_batch([[0.1, -2], [nan, nan], [nan, 1]], ("a", "b", "c")))
+    assert (inbox.num_new, inbox.num_waiting, inbox.counts.rejected) == (1, 1, 1)
+    late = LateLabels(("b", "b", "x"), np.array([[nan, 0], [3, 4], [5, 6]], np.float32), "")
+    inbox.add_labels(late)
+    assert (inbox.num_new, inbox.num_waiting) == (2, 0)
+    assert (inbox.counts.rejected, inbox.counts.unmatched) == (2, 1)
+    inbox.close()
+    store.close()
+    store = Store.open(tmp_path)
+    inbox = Inbox(store, schema, capacity=4, queue=8)
+    expected = np.array([[0.1, -2], [3, 4]], np.float32)
+    assert np.array_equal(inbox.labels[:2], expected)
+    assert not inbox.labels[2:].any()
+    inbox.close()
+    with store.transaction() as db:
+        db.execute("UPDATE samples SET target = x'00' WHERE slot = 0")
+    with pytest.raises(RunError, match="a stored target has another size"):
+        Inbox(store, schema, capacity=4, queue=8)
+    other = DataSchema((2,), "float32", 0)
+    with pytest.raises(RunError, match=r"target_shape = \[2\], but now target_shape = \[\]"):
+        Inbox(store, other, capacity=4, queue=8)
+    store.close()

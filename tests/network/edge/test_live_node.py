@@ -11,12 +11,13 @@ import pytest
 from contracts.examples import train_request_for
 from engine.bytes_federation import BytesFederation, load
 from network.edge.doubles import SCHEMA, batch, plan_for
+from network.flower.runs import write_regression
 from thalweg.core.errors import BadMessage, ConfigError, RunError
 from thalweg.data import Dataset
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.federation import SurveyRequest, TrainResponse
 from thalweg.network.edge.live_node import LiveNode, LiveSizes
-from thalweg.network.edge.schema import describe_dataset
+from thalweg.network.edge.schema import DataSchema, describe_dataset
 from thalweg.network.edge.store import Store
 from thalweg.network.sources import LiveBatch
 from thalweg.network.wire import from_bytes, to_bytes
@@ -63,6 +64,8 @@ def batch_of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
         ("fedavg,memory=reservoir", "digits-partial"),  # images
         ("fedogd", "digits-partial"),
         ("ode", "digits-partial"),  # uses the model and a broadcast
+        ("fedavg", "regression"),
+        ("feddrift,local.optimizer=adam,local.optimizer_state=keep", "regression"),
     ],
 )
 def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
@@ -70,6 +73,8 @@ def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
 ) -> None:
     """With ingestion in rounds only, memory, order and response are identical."""
     name, *rest = recipe.split(",")
+    if scenario == "regression":
+        scenario = str(write_regression(tmp_path / "numbers.npz", num_outputs=2))
     overrides = ["capacity=10", "ticks=2", "local.steps=2", "local.passes=none", *rest]
     plan = make_plan(name, scenario, seed=3, rounds=9, overrides=overrides)
     replay = replace(plan.scenario, world=Replay(arrivals=7))
@@ -274,3 +279,34 @@ def test_state_of_another_recipe_is_rejected(tmp_path: Path) -> None:
 def test_batch_size_beyond_the_queue_is_rejected() -> None:
     with pytest.raises(ConfigError, match="batch=9, queue=16"):
         LiveSizes(queue=16, batch=9)
+
+
+def test_errors_between_rounds_are_summed_and_reported(tmp_path: Path) -> None:
+    """The model with weights 1 predicts x + (-x) + 1 = 1 for every sample of the doubles."""
+    plan = plan_for("fedavg", "prequential=3")
+    schema, store = DataSchema((2,), "float32", 0), Store.open(tmp_path)
+    node = LiveNode(store, plan, CLIENT, schema, SIZES)
+
+    def receive(*targets: float) -> None:
+        found = batch(range(len(targets)), keys=[""] * len(targets))
+        node.inbox.receive(found._replace(labels=np.array(targets, np.float32)))
+
+    node.handle(make_request(node, 0, weight=1.0))
+    receive(1.5, 0.0, -2.0, 9.0)
+    assert node.ingest()
+    assert (node.inbox.counts.tested, node.inbox.counts.error_sum) == (3, 0.5 + 1 + 3)
+    receive(2.0)
+    payload = node.handle(make_request(node, 1, weight=1.0))
+    response = from_bytes(payload, node.message_schema, TrainResponse)
+    assert response.error_sums is not None
+    assert (response.num_tested.tolist(), response.error_sums.tolist()) == ([4], [4.5 + 1])
+    assert (node.inbox.counts.tested, node.inbox.counts.error_sum) == (0, 0.0)
+    node.close()
+    store.close()
+
+
+def test_policy_that_needs_class_labels_is_rejected_for_numbers(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    with pytest.raises(ConfigError, match="needs class labels, but the targets of this device"):
+        LiveNode(store, plan_for("ode"), CLIENT, DataSchema((2,), "float32", 0), SIZES)
+    store.close()

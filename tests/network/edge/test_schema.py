@@ -54,7 +54,9 @@ def test_schema_round_trips_through_json(schema: DataSchema) -> None:
         {"shape": [1 << 40]},
         {"shape": [1 << 20, 1 << 20, 1]},
         {"dtype": "object"},
-        {"num_classes": 0},
+        {"num_classes": -1},
+        {"target_shape": [2]},
+        {"target_shape": 2},
         {"num_classes": True},
         {"mean": [float("nan")]},
         {"std": [0.0]},
@@ -137,3 +139,40 @@ def test_data_with_online_standardisation_cannot_be_served_to_devices() -> None:
     )
     with pytest.raises(ConfigError, match=r"serve it with --set data\.standardise=false"):
         describe_dataset(data)
+
+
+NUMBERS = DataSchema((2,), "float32", 0, target_shape=(2,))
+
+
+def test_schema_of_a_regression_is_that_of_its_data_set() -> None:
+    x, y = np.zeros((3, 2), np.float32), np.ones((3, 2), np.float32)
+    data = Dataset("numbers", x, y, x[:0], y[:0], num_classes=0)
+    assert describe_dataset(data) == NUMBERS
+    assert schema_from_json(schema_to_json(NUMBERS)) == NUMBERS
+    made = NUMBERS.make_dataset(x, y)
+    assert (made.task, made.num_outputs) == ("regression", 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target_shape": [0]},
+        {"target_shape": [1, 1]},
+        {"target_shape": [2.0]},
+        {"num_codes": -1},
+    ],
+)
+def test_invalid_schemas_of_a_regression_are_rejected(change: dict[str, object]) -> None:
+    text = json.dumps({**json.loads(schema_to_json(NUMBERS)), **change})
+    with pytest.raises(BadMessage, match="is not a valid data schema"):
+        schema_from_json(text)
+
+
+def test_numbers_are_valid_if_finite_and_pending_only_with_a_name() -> None:
+    labels = np.array([[1, 2], [np.nan, 2], [np.inf, 0], [np.nan] * 2, [np.nan] * 2], np.float32)
+    keys = ("", "b", "c", "d", "")
+    samples = LiveBatch(np.zeros((5, 2), np.float32), labels, np.zeros(5), keys, "")
+    assert NUMBERS.find_valid(samples).tolist() == [0, 3]
+    assert NUMBERS.find_valid_targets(labels).tolist() == [True, False, False, False, False]
+    for wrong in (labels[:, :1], labels.astype(np.float64), np.zeros(5, np.int64)):
+        assert not len(NUMBERS.find_valid(samples._replace(labels=wrong)))

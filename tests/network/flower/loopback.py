@@ -80,10 +80,11 @@ class Loopback:
         self.start_daemon(number)
         self.start_node(number, is_quick)
 
-    def start_daemon(self, number: int, state_of: Path | None = None) -> None:
+    def start_daemon(self, number: int, state_of: Path | None = None, *options: str) -> None:
         state = ("--state", str((state_of or self.folder) / f"state{number}"))
         where = ("--socket", str(self.socket(number)), "--client", str(number))
-        self.start(f"daemon{number}", sys.executable, "-m", "thalweg.network.edge", *state, *where)
+        module = (sys.executable, "-m", "thalweg.network.edge")
+        self.start(f"daemon{number}", *module, *state, *where, *options)
 
     def start_node(self, number: int, is_quick: bool = True) -> None:
         """Start a SuperNode with a runner, or one that starts a process per message."""

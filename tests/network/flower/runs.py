@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
@@ -33,3 +35,22 @@ def prepare_run(folder: Path, plan: Plan, **options: object) -> Path:
     run.close()
     (folder / "serve.json").write_text(json.dumps(options))
     return folder
+
+
+def write_regression(file: Path, num_outputs: int = 1) -> Path:
+    """Write numbers of five clients over time; the relation changes after half of the rows."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    slopes = rng.normal(size=(2, 3, num_outputs))
+    y = np.where(np.arange(200)[:, None] < 100, x @ slopes[0], x @ slopes[1])
+    y = y[:, 0] if num_outputs == 1 else y
+    np.savez(file, x=x, y=y, group=np.arange(200) % 5, time=np.arange(200.0))
+    return file
+
+
+def write_windows(file: Path) -> Path:
+    """Write windows (12, 3) of five clients in four classes."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(120, 12, 3)), rng.integers(4, size=120)
+    np.savez(file, x=x, y=y, group=np.arange(120) % 5, time=np.arange(120.0))
+    return file

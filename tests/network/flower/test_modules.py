@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from contracts.runs import check_same_bits
 from network.flower.fake_grid import FakeGrid, devices_in
-from network.flower.runs import prepare_run, run_simulated, tiny_plan
+from network.flower.runs import prepare_run, run_simulated, tiny_plan, write_windows
 from thalweg.core.errors import BadMessage
 from thalweg.engine.plan import plan_to_toml
 from thalweg.nets import Module, build_net
@@ -22,33 +21,22 @@ from thalweg.network.handshake import Invitation
 HERE = "nets.user_modules"
 
 
-@pytest.mark.parametrize("name", ["batch_norm_resnet", "group_norm_resnet", "DropoutMlp"])
-def test_run_on_a_fake_grid_equals_the_simulated_run(name: str, tmp_path: Path) -> None:
-    plan = tiny_plan("fedavg", "digits-partial", 4, "net=module", f"net.path={HERE}:{name}")
-    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
-    with devices_in(tmp_path, 5, DeviceOptions(model=f"{HERE}:{name}")) as devices:
-        served = serve_run(FakeGrid(devices), folder)
-    check_same_bits(run_simulated(plan), served)
+MODULES: list[tuple[str, list[str]]] = [
+    ("group_norm_resnet", []),
+    ("batch_norm_resnet", []),
+    ("batch_norm_resnet", ["net.buffers=local"]),
+    ("WindowCnn", []),
+    ("WindowGru", []),
+]
 
 
-def test_local_buffers_on_a_fake_grid_equal_the_simulated_run(tmp_path: Path) -> None:
-    settings = ("net=module", f"net.path={HERE}:batch_norm_resnet", "net.buffers=local")
-    plan = tiny_plan("fedavg", "digits-partial", 4, *settings)
-    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
-    options = DeviceOptions(model=f"{HERE}:batch_norm_resnet")
-    with devices_in(tmp_path, 5, options) as devices:
-        served = serve_run(FakeGrid(devices), folder)
-    check_same_bits(run_simulated(plan), served)
-
-
-@pytest.mark.parametrize("name", ["WindowCnn", "WindowGru"])
-def test_windows_on_a_fake_grid_equal_the_simulated_run(name: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    groups = np.arange(120) % 5
-    x, y = rng.normal(size=(120, 12, 3)), rng.integers(4, size=120)
-    np.savez(tmp_path / "windows.npz", x=x, y=y, group=groups, time=np.arange(120.0))
-    settings = ("net=module", f"net.path={HERE}:{name}")
-    plan = tiny_plan("fedavg", str(tmp_path / "windows.npz"), 3, *settings)
+@pytest.mark.parametrize("name, more", [*MODULES, ("DropoutMlp", [])])
+def test_run_on_a_fake_grid_equals_the_simulated_run(
+    name: str, more: list[str], tmp_path: Path
+) -> None:
+    is_window = name.startswith("Window")
+    data = str(write_windows(tmp_path / "windows.npz")) if is_window else "digits-partial"
+    plan = tiny_plan("fedavg", data, 4, "net=module", f"net.path={HERE}:{name}", *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
     with devices_in(tmp_path, 5, DeviceOptions(model=f"{HERE}:{name}")) as devices:
         served = serve_run(FakeGrid(devices), folder)

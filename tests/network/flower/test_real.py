@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from nets import user_modules
 from network.flower.loopback import Loopback, await_true, loopback
-from network.flower.runs import prepare_run, run_simulated, tiny_plan
+from network.flower.runs import prepare_run, run_simulated, tiny_plan, write_windows
 from network.flower.test_equality import RECIPES
+from network.flower.test_modules import MODULES
+from network.flower.test_regression import REGRESSIONS, regression_plan
 from thalweg.engine.loop import Result
+from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
 
 
@@ -64,14 +68,38 @@ def five_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
 def test_run_with_real_processes_equals_the_simulated_run(
     recipe: str, more: list[str], five_nodes: Loopback, tmp_path: Path
 ) -> None:
-    plan = tiny_plan(recipe, "digits-partial", 10, *more)
-    run = prepare_run(tmp_path / "run", plan, min_clients=5, deadline_s=120)
+    run_on_five_nodes(tiny_plan(recipe, "digits-partial", 10, *more), five_nodes, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, more", MODULES)
+def test_module_with_real_processes_equals_the_simulated_run(
+    name: str, more: list[str], five_nodes: Loopback, tmp_path: Path
+) -> None:
+    path = f"{user_modules.__file__}:{name}"
+    is_window = name.startswith("Window")
+    data = str(write_windows(tmp_path / "windows.npz")) if is_window else "digits-partial"
+    plan = tiny_plan("fedavg", data, 3, "net=module", f"net.path={path}", *more)
+    run_on_five_nodes(plan, five_nodes, tmp_path, "--model", path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe, more", REGRESSIONS)
+def test_regression_with_real_processes_equals_the_simulated_run(
+    recipe: str, more: list[str], five_nodes: Loopback, tmp_path: Path
+) -> None:
+    run_on_five_nodes(regression_plan(tmp_path, recipe, more), five_nodes, tmp_path)
+
+
+def run_on_five_nodes(plan: Plan, nodes: Loopback, folder: Path, *options: str) -> None:
+    """Run a plan with five new clients, and compare it with the simulated run."""
+    run = prepare_run(folder / "run", plan, min_clients=5, deadline_s=120)
     for number in range(5):
-        five_nodes.start_daemon(number, tmp_path)
-    five_nodes.submit(run)
+        nodes.start_daemon(number, folder, *options)
+    nodes.submit(run)
     check_equals_simulation(run, run_simulated(plan))
     for number in range(5):
-        five_nodes.kill(f"daemon{number}")
+        nodes.kill(f"daemon{number}")
 
 
 @pytest.mark.slow

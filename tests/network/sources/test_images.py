@@ -73,3 +73,8 @@ def test_image_source_for_another_sample_format_is_rejected(tmp_path: Path) -> N
         ConfigError, match=r"has images, but samples here are float32 of shape \(2,\)"
     ):
         image_source(parse_spec(str(tmp_path)), PLAIN)
+
+
+def test_images_in_class_folders_have_no_numbers_to_predict(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a folder for each class, but .* predicts numbers"):
+        open_source(f"{tmp_path}/", SampleFormat((4, 4, 1), "uint8", 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -180,3 +181,53 @@ def test_arbitrary_messages_are_read_or_counted_as_rejected(messages: list[Any])
         assert ((event.labels >= PENDING_LABEL) & (event.labels < 3)).all()
     if messages:
         assert events[-1].cursor == str(len(messages) - 1)
+
+
+ONE_NUMBER = SampleFormat((2,), "float32", 0)
+TWO_NUMBERS = SampleFormat((2,), "float32", 0, target_shape=(2,))
+
+
+@pytest.mark.parametrize("y", [2.5, "2.5", [2.5], np.float64(2.5)])
+def test_target_of_a_regression_is_parsed_as_a_number(y: Any) -> None:
+    validator = RecordValidator(ONE_NUMBER)
+    (batch,) = validator.events([Record([1, 2], y, 0.0)], str)
+    assert (batch.labels.tolist(), batch.labels.dtype) == ([2.5], np.float32)
+
+
+def test_several_numbers_of_a_regression_come_as_a_list() -> None:
+    validator = RecordValidator(TWO_NUMBERS)
+    records = [
+        Record([1, 2], [3, "4.5"], 0.0),
+        Record([1, 2], None, 0.0, "a"),
+        Record(None, [1, 2], key="a"),
+    ]
+    batch, late = validator.events(records, str)
+    assert batch.labels[0].tolist() == [3.0, 4.5]
+    assert np.isnan(batch.labels[1]).all()
+    assert late.labels.tolist() == [[1.0, 2.0]]
+    assert validator.rejected == 0
+
+
+@pytest.mark.parametrize(
+    "sample_format, y, why",
+    [
+        (ONE_NUMBER, "nan", "expected a number to predict, finite in 32 bits, got 'nan'"),
+        (ONE_NUMBER, 1e39, "finite in 32 bits, got '1e.39'"),
+        (ONE_NUMBER, "hot", "expected a number to predict, got 'hot'; y must be a number"),
+        (ONE_NUMBER, [1.0, 2.0], r"expected a number to predict, got '\[1.0, 2.0\]'"),
+        (ONE_NUMBER, True, "expected a number to predict, got 'True'"),
+        (TWO_NUMBERS, 1.0, "expected 2 numbers to predict, got '1.0'; y must be 2 numbers"),
+        (TWO_NUMBERS, [1.0, float("inf")], "expected 2 numbers to predict, finite"),
+        (TWO_NUMBERS, [[1.0, 2.0]], "expected 2 numbers to predict, got"),
+        (TWO_NUMBERS, {"a": 1.0, "b": 2.0}, "expected 2 numbers to predict, got"),
+    ],
+)
+def test_invalid_targets_of_a_regression_are_rejected(
+    sample_format: SampleFormat, y: Any, why: str
+) -> None:
+    validator = RecordValidator(sample_format)
+    assert [
+        len(each.labels) for each in validator.events([Record([1, 2], y, 0.0, mark=1)], str)
+    ] == [0]
+    assert validator.rejected == 1
+    assert re.search(why, validator.last_rejection), validator.last_rejection

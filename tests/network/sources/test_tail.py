@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +20,8 @@ from contracts.source import (
     labels_of,
     read_until,
 )
-from thalweg.core.errors import DataError
-from thalweg.network.sources import Event, SampleFormat
+from thalweg.core.errors import ConfigError, DataError
+from thalweg.network.sources import Event, LiveBatch, SampleFormat, open_source
 from thalweg.network.sources.lines import LineReader
 from thalweg.network.sources.records import FieldNames
 from thalweg.network.sources.spec import parse_spec
@@ -251,3 +252,26 @@ def test_every_complete_line_is_read_once_after_any_file_operations(
     got += take(60)
     assert got == written
     lines.close()
+
+
+def test_columns_of_a_csv_file_can_be_numbers_to_predict(tmp_path: Path) -> None:
+    file = tmp_path / "flights.csv"
+    file.write_text(
+        "id,distance,delay,hour,taxi\na,300,12.5,7,3\nb,400,,8,\nc,1,late,2,3\nb,,-4,,2\nd,1,2,3,\n"
+    )
+    sample_format = SampleFormat((2,), "float32", 0, target_shape=(2,))
+    source = open_source(f"{file}?y=delay,taxi&follow=no", sample_format)
+    batch, late, *rest = [event for event in source if len(event.keys)]
+    assert isinstance(batch, LiveBatch)
+    assert batch.inputs.tolist() == [[300.0, 7.0], [400.0, 8.0]]
+    assert batch.labels[0].tolist() == [12.5, 3.0]
+    assert np.isnan(batch.labels[1]).all(), "arrives later"
+    assert (late.keys, late.labels.tolist(), rest) == (("b",), [[-4.0, 2.0]], [])
+    assert source.rejected == 2
+    assert source.last_rejection == "no value for 'taxi'"
+
+
+def test_number_of_target_columns_must_fit(tmp_path: Path) -> None:
+    sample_format = SampleFormat((2,), "float32", 0, target_shape=(3,))
+    with pytest.raises(ConfigError, match=r"expected y= with 3 fields.*got 2 fields"):
+        open_source(f"{tmp_path}/a.csv?y=delay,taxi", sample_format)

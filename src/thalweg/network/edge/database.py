@@ -18,7 +18,7 @@ try:
 except ImportError:  # no file locks on this system: two processes in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
-FORMAT_VERSION = 2  # of the tables; changes with them
+FORMAT_VERSION = 3  # of the tables; changes with them
 APPLICATION_ID = (
     0x7468_6C77  # "thlw" as SQLite's application_id: files of other programs are rejected
 )
@@ -32,7 +32,8 @@ CREATE TABLE responses (digest TEXT PRIMARY KEY, rnd INTEGER NOT NULL, response 
 CREATE TABLE samples (
     number INTEGER PRIMARY KEY,           -- 1, 2, ... in the order of coming
     slot INTEGER NOT NULL UNIQUE,         -- where its input is
-    label INTEGER NOT NULL,               -- -1: not known yet
+    label INTEGER NOT NULL,               -- -1: not known yet; of a regression 0: known
+    target BLOB,                          -- numbers of a regression, float32; none: not known yet
     time REAL NOT NULL,
     name TEXT NOT NULL,                   -- for late labels and to find duplicates; may be ''
     checksum INTEGER NOT NULL,            -- of the slot's bytes

@@ -102,7 +102,8 @@ def make_replay_client(
         )
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
-    return ReplayClient(RemoteNode(node, MessageSchema(recipe, net.num_params)), store)
+    schema = MessageSchema(recipe, net.num_params, data.task == "regression")
+    return ReplayClient(RemoteNode(node, schema), store)
 
 
 def check_tensors(invitation: Invitation, net: Net) -> None:

@@ -11,12 +11,14 @@ When that round is over, the sample is either in the client's memory or dropped.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import threading
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.errors import RunError
 from thalweg.core.types import Ints
@@ -26,7 +28,7 @@ from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.slots import Slots
 from thalweg.network.edge.store import Store, write_facts
 from thalweg.network.edge.table import SampleRow, SampleTable, delete, insert, label, mark
-from thalweg.network.sources import PENDING_LABEL, LateLabels, LiveBatch
+from thalweg.network.sources import PENDING_LABEL, LateLabels, LiveBatch, Targets, find_pending
 
 
 class Inbox:
@@ -39,7 +41,7 @@ class Inbox:
         self.max_waiting = max(queue // 2, 1)
         num = self._init_num_slots(capacity, capacity + queue)
         self.slots = Slots(store.folder / "samples.bin", num, schema.shape, schema.dtype)
-        self.labels: Ints = np.zeros(num, dtype=np.int64)  # of all slots; 0 if there is none
+        self.labels: Targets = schema.zero_targets(num)  # of all slots; 0 if there is none
         self._is_taken = np.zeros(num, dtype=bool)
         self.counts = counts_from_json(store.read_fact("counts"))
         self._last_marked = int(store.read_fact("marked") or -1)
@@ -86,7 +88,8 @@ class Inbox:
             good = self._schema.find_valid(batch)
             fresh = self._drop_duplicates(batch.keys, good)
             labels = batch.labels[fresh]
-            self._expire(int(np.count_nonzero(labels == PENDING_LABEL)))
+            is_pending = find_pending(labels)
+            self._expire(int(np.count_nonzero(is_pending)))
             slots = np.flatnonzero(~self._is_taken)[: len(fresh)]
             checksums = self.slots.write(slots, batch.inputs[fresh])
             counts = replace(
@@ -97,22 +100,27 @@ class Inbox:
             )
             numbers = range(self.counts.received + 1, counts.received + 1)
             names, times = [batch.keys[k] for k in fresh], batch.times[fresh].tolist()
-            parts = (numbers, slots.tolist(), labels.tolist(), times, names, checksums)
+            known = map(self._encode_target, labels)
+            parts = zip(numbers, slots.tolist(), known, times, names, checksums, strict=True)
+            rows = [
+                SampleRow(number, slot, *target, *rest) for number, slot, target, *rest in parts
+            ]
             with self._store.transaction() as db:
-                insert(db, list(map(SampleRow, *parts)))
+                insert(db, rows)
                 self._write_facts(db, counts, *self._next_cursor(batch, is_last))
             self._is_taken[slots] = True
-            self.labels[slots] = np.maximum(labels, 0)
+            self.labels[slots] = np.where(_like(is_pending, labels), 0, labels)
             self.counts = counts
 
     def add_labels(self, late: LateLabels) -> None:
         """Add labels of samples received earlier."""
         with self._turn:
-            found: dict[int, int] = {}
+            found: dict[int, Any] = {}
             rejected = unmatched = 0
-            for key, right in zip(late.keys, late.labels.tolist(), strict=True):
+            is_valid = self._schema.find_valid_targets(late.labels)
+            for key, right, valid in zip(late.keys, late.labels, is_valid, strict=True):
                 slot = self._table.find_waiting(key)
-                if not 0 <= right < self._schema.num_classes:
+                if not valid:
                     rejected += 1
                 elif slot is None or slot in found:
                     unmatched += 1
@@ -124,7 +132,7 @@ class Inbox:
                 unmatched=self.counts.unmatched + unmatched,
             )
             with self._store.transaction() as db:
-                label(db, found.items())
+                label(db, [(slot, *self._encode_target(right)) for slot, right in found.items()])
                 self._write_facts(db, counts, late.cursor, 0)
             for slot, right in found.items():
                 self.labels[slot] = right
@@ -197,8 +205,9 @@ class Inbox:
             "shape": list(self._schema.shape),
             "dtype": self._schema.dtype,
             "capacity": capacity,
+            "num_classes": self._schema.num_classes,
+            "target_shape": list(self._schema.target_shape),
         }
-        ours["num_classes"] = self._schema.num_classes
         text = self._store.read_fact("samples")
         if text is not None:
             theirs = json.loads(text)
@@ -215,10 +224,30 @@ class Inbox:
         return num
 
     def _load(self) -> None:
-        slots, labels, checksums = self._table.read_all()
+        slots, labels, targets, checksums = self._table.read_all()
         self.slots.check(slots, checksums)
         self._is_taken[slots] = True
-        self.labels[slots] = np.maximum(labels, 0)
+        if not self._schema.is_regression:
+            self.labels[slots] = np.maximum(labels, 0)
+            return
+        for slot, stored in zip(slots.tolist(), targets, strict=True):
+            if stored is not None:
+                self.labels[slot] = self._decode_target(stored)
+
+    def _encode_target(self, target: Any) -> tuple[int, bytes | None]:
+        """The columns `label` and `target` of a sample."""
+        if not self._schema.is_regression:
+            return int(target), None
+        if np.isnan(target).all():
+            return PENDING_LABEL, None
+        return 0, np.asarray(target, dtype=np.float32).tobytes()
+
+    def _decode_target(self, stored: bytes) -> Targets:
+        """The numbers of a sample from `_encode_target`."""
+        shape = self._schema.target_shape
+        if len(stored) != 4 * math.prod(shape):
+            raise damaged_folder_error(self._store.folder, "a stored target has another size")
+        return np.frombuffer(stored, dtype=np.float32).reshape(shape)
 
     def _drop_duplicates(self, keys: tuple[str, ...], good: Ints) -> Ints:
         """Positions of samples with new names or without names."""
@@ -269,3 +298,8 @@ class Inbox:
         if cursor is not None:
             facts |= {"cursor": cursor, "ahead": str(ahead)}
         write_facts(db, facts)
+
+
+def _like(is_pending: npt.NDArray[np.bool_], labels: Targets) -> npt.NDArray[np.bool_]:
+    """The mask (B,) with the number of axes of the targets."""
+    return is_pending.reshape(len(labels), *[1] * (labels.ndim - 1))

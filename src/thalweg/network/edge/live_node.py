@@ -19,14 +19,18 @@ from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
+from thalweg.engine.task import get_loss, make_net
+from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation import ClientContext, ClientProgram, Ingest, TrainRequest, TrainResponse
-from thalweg.nets import Net, build_net
+from thalweg.federation.client_round import is_regression
+from thalweg.nets import Net
 from thalweg.network.edge.inbox import Inbox
 from thalweg.network.edge.live_stream import LiveStream
 from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
 from thalweg.network.remote_node import NodeState, RemoteNode
 from thalweg.network.wire import MessageSchema, from_bytes, to_bytes
+from thalweg.recipes.compatibility import check_task
 from thalweg.streams import Live
 
 
@@ -95,17 +99,16 @@ class LiveNode:
         capacity = self.sizes.capacity or scenario.capacity
         self._store, self._turn = store, threading.RLock()
         self.inbox = Inbox(store, schema, capacity, self.sizes.queue)
-        self.net: Net = build_net(
-            scenario.net, schema.input_shape, schema.num_classes, schema.num_codes
-        )
         data = schema.make_dataset(self.inbox.slots.x, self.inbox.labels)
+        check_task(recipe, get_loss(scenario, data), data.task, "this device")
+        self.net: Net = make_net(scenario, data)
         stream = LiveStream(
-            self.inbox, scenario.ticks, schema.num_classes, capacity, scenario.rounds
+            self.inbox, scenario.ticks, data.num_stream_classes, capacity, scenario.rounds
         )
         clients = ClientProgram(
             recipe,
             stream,
-            self.inbox.labels,
+            data.all_classes("train"),
             plan.local,
             plan.seed,
             self.net.num_params,
@@ -116,7 +119,7 @@ class LiveNode:
         self._prequential = scenario.prequential
         self._remote = RemoteNode(
             Node(clients, client, trainer, scenario.prequential, has_secret_noise=True),
-            MessageSchema(recipe, self.net.num_params),
+            MessageSchema(recipe, self.net.num_params, schema.is_regression),
         )
         self._model: Floats32 | None = None  # the last model that this process received
         stored = store.state()
@@ -190,16 +193,12 @@ class LiveNode:
         if not self.can_ingest or self.inbox.num_new + len(marked_slots) < self.sizes.batch:
             return False
         self.inbox.mark(before.stream_round)
-        tested, correct = self._test_rows(
-            self.inbox.marked_slots(before.stream_round)[: self._prequential]
-        )
+        new_counts = self._test_rows(self.inbox.marked_slots(before.stream_round)[: self._prequential])
         ctx = ClientContext(node.clients, node.client, max(self.state.last_round, 0))
         keeping = Ingest(ctx, before)
         for _ in range(node.clients.stream.ticks):
             keeping.identify_state()
             keeping.update_memory()
-        counts = self.inbox.counts
-        new_counts = {"tested": counts.tested + tested, "correct": counts.correct + correct}
         self._commit(self.state._replace(client=keeping.finish()), **new_counts)
         return True
 
@@ -226,19 +225,31 @@ class LiveNode:
                 response,
                 num_tested=response.num_tested + is_main * counts.tested,
                 num_correct=response.num_correct + is_main * counts.correct,
+                error_sums=None
+                if response.error_sums is None
+                else response.error_sums + is_main * counts.error_sum,
             )
             payload = to_bytes(response, self.message_schema)
         loss = float(response.losses[main])
         last_loss = loss if math.isfinite(loss) else None
-        return payload, {**new_counts, "tested": 0, "correct": 0, "last_loss": last_loss}
+        reported = {"tested": 0, "correct": 0, "error_sum": 0.0}
+        return payload, {**new_counts, **reported, "last_loss": last_loss}
 
     @one_thread()
-    def _test_rows(self, rows: Ints) -> tuple[int, int]:
+    def _test_rows(self, rows: Ints) -> dict[str, Any]:
+        """The counts after the last received model has predicted some rows."""
         if self._model is None:
-            return 0, 0
-        node = self._remote.node
-        predicted, _ = node.trainer.predict(self._model, "train", rows)
-        return len(rows), int((predicted == self.inbox.labels[rows]).sum())
+            return {}
+        node, counts = self._remote.node, self.inbox.counts
+        (model,) = node.clients.personalise(self._model[None], self.state.client)
+        predicted, _ = node.trainer.predict(model, "train", rows)
+        targets, tested = self.inbox.labels[rows], counts.tested + len(rows)
+        if not is_regression(targets):
+            return {"tested": tested, "correct": counts.correct + int((predicted == targets).sum())}
+        error = float(compute_abs_errors(predicted, targets).sum())
+        if not math.isfinite(error):  # the model has diverged, which the next response reports
+            return {}
+        return {"tested": tested, "error_sum": counts.error_sum + error}
 
     def _main_model(self, request: TrainRequest) -> int:
         """Index of the model that predicts for this client at the start of the round."""

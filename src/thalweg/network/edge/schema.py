@@ -12,18 +12,18 @@ import numpy.typing as npt
 from thalweg.core.errors import BadMessage, ConfigError, ThalwegError
 from thalweg.core.types import Ints
 from thalweg.data import Dataset, Scale
-from thalweg.network.sources import PENDING_LABEL, LiveBatch, SampleFormat
+from thalweg.network.sources import LiveBatch, SampleFormat, Targets, find_pending
 
 MAX_SAMPLE_SIZE = 1 << 26  # maximum number of values in a sample
 
 
 @dataclass(frozen=True)
 class DataSchema:
-    """Storage format of samples, normalisation, and meaning of the labels."""
+    """Storage format of samples, normalisation, and meaning of the targets."""
 
     shape: tuple[int, ...]  # of one stored sample: (H, W, C), (F,) or (L,)
     dtype: Literal["uint8", "uint16", "float32"]
-    num_classes: int
+    num_classes: int  # 0: regression
     mean: tuple[float, ...] = ()  # per channel; images only
     std: tuple[float, ...] = ()
     num_codes: int = 0  # of sequences; 0: not sequences
@@ -31,6 +31,7 @@ class DataSchema:
     columns: tuple[str, ...] = ()  # names of features, or empty
     centre: tuple[float, ...] = ()  # per feature: values become (x - centre) / width
     width: tuple[float, ...] = ()
+    target_shape: tuple[int, ...] = ()  # regression: () for one number per sample, (D,) for D
 
     @property
     def sample_format(self) -> SampleFormat:
@@ -44,22 +45,33 @@ class DataSchema:
             self.num_codes,
             self.centre,
             self.width,
+            self.target_shape,
         )
+
+    @property
+    def is_regression(self) -> bool:
+        return self.num_classes == 0
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one sample for a net, as `Dataset.input_shape`."""
         none = np.broadcast_to(np.zeros((), self.dtype), (1, *self.shape))
-        return self.make_dataset(none, np.zeros(1, dtype=np.int64)).input_shape
+        return self.make_dataset(none, self.zero_targets(1)).input_shape
 
-    def make_dataset(self, x: npt.NDArray[Any], y: Ints) -> Dataset:
-        """A data set with these samples (n, *shape) and labels (n,), without a test part."""
+    def zero_targets(self, number: int) -> Targets:
+        """An array of zeros for the targets of some samples."""
+        targets = self.sample_format.empty_targets(number)
+        targets[:] = 0
+        return targets
+
+    def make_dataset(self, x: npt.NDArray[Any], y: Targets) -> Dataset:
+        """A data set with these samples (n, *shape) and their targets, without a test part."""
         return Dataset(
             name="live",
             x=x,
             y=y,
             x_test=np.empty((0, *self.shape), self.dtype),
-            y_test=np.empty(0, dtype=np.int64),
+            y_test=self.zero_targets(0),
             num_classes=self.num_classes,
             mean=self.mean,
             std=self.std,
@@ -72,16 +84,30 @@ class DataSchema:
         x, labels = batch.inputs, batch.labels
         if x.shape != (len(labels), *self.shape) or x.dtype != self.dtype:
             return np.empty(0, dtype=np.int64)
-        is_good = (labels >= PENDING_LABEL) & (labels < self.num_classes) & np.isfinite(batch.times)
+        if not self._fits_targets(labels):
+            return np.empty(0, dtype=np.int64)
+        # A later target needs the name of its sample.
         has_name = np.array([key != "" for key in batch.keys], dtype=bool)
-        is_good &= (
-            labels != PENDING_LABEL
-        ) | has_name  # a later label needs the name of its sample
+        is_good = self.find_valid_targets(labels) | (find_pending(labels) & has_name)
+        is_good &= np.isfinite(batch.times)
         if x.dtype.kind == "f":
             is_good &= np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
         if self.num_codes:
             is_good &= (x < self.num_codes).all(axis=1)
         return np.flatnonzero(is_good)
+
+    def find_valid_targets(self, labels: Targets) -> npt.NDArray[np.bool_]:
+        """(B,) whether each target is known and valid: a class, or finite numbers."""
+        if not self._fits_targets(labels):
+            return np.zeros(len(labels), dtype=bool)
+        if self.is_regression:
+            return np.asarray(np.isfinite(labels).all(axis=tuple(range(1, labels.ndim))))
+        return np.asarray((labels >= 0) & (labels < self.num_classes))
+
+    def _fits_targets(self, labels: Targets) -> bool:
+        """Whether the array has the shape and type of targets."""
+        is_fitting = labels.dtype == np.float32 if self.is_regression else labels.dtype.kind == "i"
+        return bool(is_fitting) and labels.shape == (len(labels), *self.target_shape)
 
 
 def describe_dataset(data: Dataset) -> DataSchema:
@@ -96,7 +122,16 @@ def describe_dataset(data: Dataset) -> DataSchema:
     mean, std = (tuple(map(float, numbers)) for numbers in (data.mean, data.std))
     scale = data.scale or Scale((), ())
     return DataSchema(
-        shape, dtype, data.num_classes, mean, std, data.num_codes, names, data.columns, *scale
+        shape,
+        dtype,
+        data.num_classes,
+        mean,
+        std,
+        data.num_codes,
+        names,
+        data.columns,
+        *scale,
+        tuple(data.y.shape[1:]),
     )
 
 
@@ -116,7 +151,7 @@ def schema_from_json(text: str) -> DataSchema:
         schema = DataSchema(
             shape=tuple(_check_integer(size, 1) for size in plain["shape"]),
             dtype=plain["dtype"],
-            num_classes=_check_integer(plain["num_classes"], 1),
+            num_classes=_check_integer(plain["num_classes"], 0),
             mean=tuple(map(float, plain["mean"])),
             std=tuple(map(float, plain["std"])),
             num_codes=_check_integer(plain["num_codes"], 0),
@@ -124,12 +159,11 @@ def schema_from_json(text: str) -> DataSchema:
             columns=tuple(map(str, plain["columns"])),
             centre=tuple(map(float, plain["centre"])),
             width=tuple(map(float, plain["width"])),
+            target_shape=tuple(_check_integer(size, 1) for size in plain["target_shape"]),
         )
-        if schema.sample_format.size > MAX_SAMPLE_SIZE:
-            raise ValueError(
-                f"a sample of {schema.sample_format.size} numbers; at most {MAX_SAMPLE_SIZE} are "
-                "allowed"
-            )
+        size = max(schema.sample_format.size, schema.sample_format.num_targets)
+        if size > MAX_SAMPLE_SIZE:
+            raise ValueError(f"a sample of {size} numbers; at most {MAX_SAMPLE_SIZE} are allowed")
         if not schema.sample_format.is_image and (schema.mean or schema.std):
             raise ValueError("only images have a mean and a std")
         if (

@@ -58,7 +58,7 @@ def open_replay(
 
 def iter_samples(
     data: Dataset, world: World, client: int, rounds: int
-) -> Iterator[tuple[Any, int]]:
+) -> Iterator[tuple[Any, Any]]:
     """All samples that arrive at a client in some rounds, in order and unscaled."""
     state, first = world.begin(client)
     arrivals = [first]
@@ -108,11 +108,21 @@ def _resize(scenario: Scenario, spec: SourceSpec) -> Scenario:
 
 def _check_format(data: Dataset, sample_format: SampleFormat, spec: SourceSpec) -> None:
     """Require the data format of the federation."""
-    has = (data.x.shape[1:], str(data.x.dtype), data.num_classes)
-    wanted = (sample_format.shape, sample_format.dtype, sample_format.num_classes)
+    has = _describe(data.x.shape[1:], str(data.x.dtype), data.num_classes, data.y.shape[1:])
+    wanted = _describe(
+        sample_format.shape,
+        sample_format.dtype,
+        sample_format.num_classes,
+        sample_format.target_shape,
+    )
     if has != wanted:
-        template = "samples of shape {}, {}, in {} classes"
-        raise ConfigError(
-            f"{spec.text} has {template.format(*has)}, but the federation uses "
-            f"{template.format(*wanted)}."
-        )
+        raise ConfigError(f"{spec.text} has {has}, but the federation uses {wanted}.")
+
+
+def _describe(
+    shape: tuple[int, ...], dtype: str, num_classes: int, target_shape: tuple[int, ...]
+) -> str:
+    targets = f"in {num_classes} classes"
+    if num_classes == 0:
+        targets = f"with targets of shape {target_shape}"
+    return f"samples of shape {shape}, {dtype}, {targets}"

@@ -19,7 +19,8 @@ class SampleRow(NamedTuple):
 
     number: int  # 1, 2, ... in order of arrival
     slot: int
-    label: int  # LATER: not known yet
+    label: int  # class; PENDING_LABEL: not known yet; 0 for known numbers of a regression
+    target: bytes | None  # float32 numbers of a regression; none: not known yet, or classes
     time: float
     name: str
     checksum: int
@@ -41,11 +42,12 @@ class SampleTable:
         """Number of samples without a label."""
         return self._count("SELECT count(*) FROM samples WHERE stream_round IS NULL AND label < 0")
 
-    def read_all(self) -> tuple[Ints, Ints, list[int]]:
-        """Slots, labels and checksums of all samples."""
-        rows = self._fetch_all("SELECT slot, label, checksum FROM samples")
-        slots, labels, checksums = zip(*rows, strict=True) if rows else ((), (), ())
-        return np.array(slots, dtype=np.int64), np.array(labels, dtype=np.int64), list(checksums)
+    def read_all(self) -> tuple[Ints, Ints, list[bytes | None], list[int]]:
+        """Slots, labels, targets and checksums of all samples."""
+        rows = self._fetch_all("SELECT slot, label, target, checksum FROM samples")
+        slots, labels, targets, checksums = zip(*rows, strict=True) if rows else ((),) * 4
+        numbers = (np.array(column, dtype=np.int64) for column in (slots, labels))
+        return *numbers, list(targets), list(checksums)  # type: ignore[return-value]
 
     def slots_of_round(self, stream_round: int) -> Ints:
         """Slots of the samples of one round, in order of arrival."""
@@ -88,17 +90,17 @@ class SampleTable:
 
 def insert(db: sqlite3.Connection, samples: Sequence[SampleRow]) -> None:
     """Insert new samples and their names."""
-    db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, NULL)", samples)
+    db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", samples)
     named = [(sample.name, sample.number) for sample in samples if sample.name]
     if named:
         db.executemany("INSERT OR REPLACE INTO recent VALUES (?, ?)", named)
         db.execute("DELETE FROM recent WHERE number <= ?", (named[-1][1] - MAX_RECENT_NAMES,))
 
 
-def label(db: sqlite3.Connection, labels: Iterable[tuple[int, int]]) -> None:
-    """Set labels by slot."""
-    rows = [(label, slot) for slot, label in labels]
-    db.executemany("UPDATE samples SET label = ? WHERE slot = ?", rows)
+def label(db: sqlite3.Connection, labels: Iterable[tuple[int, int, bytes | None]]) -> None:
+    """Set labels and targets by slot."""
+    rows = [(label, target, slot) for slot, label, target in labels]
+    db.executemany("UPDATE samples SET label = ?, target = ? WHERE slot = ?", rows)
 
 
 def mark(db: sqlite3.Connection, stream_round: int) -> None:

@@ -84,14 +84,14 @@ class FlowerFederation(RemoteFederation):
         self._remote_clients = RemoteClientPool(client_pool)
         self.client_pool: ClientPool = self._remote_clients
         self._trainer = SingleTrainer.from_plan(plan, net, data)
-        schema = MessageSchema(recipe, net.num_params)
+        schema = MessageSchema(recipe, net.num_params, data.task == "regression")
         make_invitation = _make_invitation_factory(plan, data, net, self._is_live)
         self.nodes = Nodes(grid, registry, schema, make_invitation, on_event)
         max_staleness = max_wait(recipe.staleness)
         transport = GridTransport(
             grid, self.nodes, serve_options.deadline_s, max_staleness, on_event, sleep
         )
-        limits = serve_options.limits_for(plan, client_pool.world, data.num_classes)
+        limits = serve_options.limits_for(plan, client_pool.world, data.num_stream_classes)
         super().__init__(schema, transport, self._present_roster, limits=limits)
 
     def train(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from thalweg import __version__
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import Plan, plan_to_toml
+from thalweg.nets.module import Module
 
 SERVER = "thalweg.network.flower.server_app:app"
 CLIENT = "thalweg.network.flower.client_app:app"
+PACKAGE = "thalweg_app"  # package of a generated project
 
 
 def write_app(folder: Path, run_folder: Path) -> None:
@@ -32,25 +35,30 @@ class ProjectOptions:
 
 
 def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Path]:
-    """Write a complete Flower project for one plan into a new or empty folder; return its files."""
+    """Write a complete Flower project for one plan into a new or empty folder; return its files.
+
+    A module in a user's file is copied into the project, and the plan names the copy.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder for the project.")
-    package = "thalweg_app"
+    plan, model = include_model(plan)
     config: dict[str, str | int | float] = {
         "thalweg-run": str(options.run_folder),
         "min-clients": options.min_clients,
         "deadline-s": options.deadline_s,
     }
     name = f"{plan.recipe.name}-{plan.scenario.name}".replace("+", "-").replace("_", "-")
-    refs = (f"{package}.server_app:app", f"{package}.client_app:app")
+    refs = (f"{PACKAGE}.server_app:app", f"{PACKAGE}.client_app:app")
     files = {
-        "pyproject.toml": _pyproject(name.lower(), *refs, config, package=package),
-        "README.md": _README.format(title=plan.title, run_folder=options.run_folder),
-        f"{package}/__init__.py": f'"""{plan.title}, as a Flower app."""\n',
-        f"{package}/server_app.py": _SERVER_APP,
-        f"{package}/client_app.py": _CLIENT_APP,
-        f"{package}/plan.toml": plan_to_toml(plan),
+        "pyproject.toml": _pyproject(name.lower(), *refs, config, package=PACKAGE),
+        "README.md": _make_readme(plan, options, model is not None),
+        f"{PACKAGE}/__init__.py": f'"""{plan.title}, as a Flower app."""\n',
+        f"{PACKAGE}/server_app.py": _SERVER_APP,
+        f"{PACKAGE}/client_app.py": _CLIENT_APP,
+        f"{PACKAGE}/plan.toml": plan_to_toml(plan),
     }
+    if model is not None:
+        files[f"{PACKAGE}/model.py"] = model
     try:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -58,6 +66,51 @@ def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Pat
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}.") from error
     return [folder / path for path in files]
+
+
+def include_model(plan: Plan) -> tuple[Plan, str | None]:
+    """Return the plan for a project, and the contents of the file with its module.
+
+    None if the plan trains a built-in net, or a module of an installed package.
+    """
+    net = plan.scenario.net
+    if not isinstance(net, Module):
+        return plan, None
+    net.load()  # rejects a module that cannot be imported
+    source, _, name = net.path.rpartition(":")
+    if not source.endswith(".py"):
+        return plan, None
+    text = Path(source).read_text()
+    for imported in _iter_imports(text):
+        neighbours = (Path(source).with_name(f"{imported}.py"), Path(source).with_name(imported))
+        if not imported or any(path.exists() for path in neighbours):
+            raise ConfigError(
+                f"--model {net.path}: the project contains only this file, but it imports "
+                f"{imported or 'a relative module'} from its folder. Put everything into one file, "
+                "or into an installed package (--model package.module:NAME)."
+            )
+    net = replace(net, path=f"{PACKAGE}.model:{name}")
+    return replace(plan, scenario=replace(plan.scenario, net=net)), text
+
+
+def _iter_imports(text: str) -> Iterator[str]:
+    """The top-level names that a file imports; empty for relative imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "" if node.level or node.module is None else node.module.partition(".")[0]
+
+
+def _make_readme(plan: Plan, options: ProjectOptions, has_model_file: bool) -> str:
+    net, join, about_model = plan.scenario.net, "", ""
+    if isinstance(net, Module):
+        path = f"{PACKAGE}/model.py:{net.name}" if has_model_file else net.path
+        join = f" --model {path}"
+        about_model = _ABOUT_MODEL.format(path=path)
+    return _README.format(
+        title=plan.title, run_folder=options.run_folder, join=join, about_model=about_model
+    )
 
 
 def _pyproject(
@@ -121,9 +174,15 @@ SuperExec.
 
     flwr run . SUPERLINK                                     # start or continue the run
     flwr run . SUPERLINK --run-config 'min-clients=3'        # clients that a round needs
-    thalweg join HOST:PORT --data replay --state client0     # on each device
+    thalweg join HOST:PORT --data replay --state client0{join}     # on each device
 
 Flower's client processes are short-lived, and the client keeps its state in a daemon. A device
 therefore needs `thalweg join`, or `python -m thalweg.network.edge` and a SuperNode with
 `--node-config 'thalweg-socket="..."'`.
+{about_model}"""
+
+_ABOUT_MODEL = """
+The run trains the module `{path}`. A device imports no path that it receives from the network: its
+owner reads the file, copies it to the device and passes it with `--model`. The server compares the
+names and shapes of its tensors.
 """

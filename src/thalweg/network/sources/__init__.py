@@ -7,7 +7,9 @@ from thalweg.network.sources.base import (
     LiveBatch,
     SampleFormat,
     Source,
+    Targets,
     empty_batch,
+    find_pending,
 )
 from thalweg.network.sources.factory import open_source
 
@@ -18,6 +20,8 @@ __all__ = [
     "LiveBatch",
     "SampleFormat",
     "Source",
+    "Targets",
     "empty_batch",
+    "find_pending",
     "open_source",
 ]

@@ -19,10 +19,23 @@ def with_columns(sample_format: SampleFormat, spec: SourceSpec) -> SampleFormat:
 
 
 def parse_field_names(spec: SourceSpec, sample_format: SampleFormat) -> FieldNames:
-    """The fields given by ``x=``, ``y=``, ``t=`` and ``id=``; default: these letters."""
-    parts = {name: spec.get_string(name, name) for name in ("x", "y", "t", "id")}
+    """The fields given by ``x=``, ``y=``, ``t=`` and ``id=``; default: these letters.
+
+    With several numbers to predict, ``y=a,b`` names one field for each.
+    """
+    parts = {name: spec.get_string(name, name) for name in ("x", "t", "id")}
+    y: str | tuple[str, ...] = spec.get_string("y", "y")
+    number = sample_format.num_targets
+    if number > 1 and "," in y:
+        y = spec.get_names("y") or ()
+        require(
+            len(y) == number,
+            f"{spec.text}: expected y= with {number} fields, one for each number to predict, or "
+            f"one field with a list of them, got {len(y)} fields.",
+        )
+    all_names = [*parts.values(), *([y] if isinstance(y, str) else y)]
     require(
-        len(set(parts.values())) == len(parts),
-        f"{spec.text}: x, y, t and id must be different fields, got {', '.join(parts.values())}.",
+        len(set(all_names)) == len(all_names),
+        f"{spec.text}: x, y, t and id must be different fields, got {', '.join(all_names)}.",
     )
-    return FieldNames(**parts, columns=sample_format.columns)
+    return FieldNames(**parts, y=y, columns=sample_format.columns)

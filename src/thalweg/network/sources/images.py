@@ -30,6 +30,11 @@ def image_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSource:
         f"{spec.text} has images, but samples here are {sample_format.dtype} of shape "
         f"{sample_format.shape}.",
     )
+    require(
+        not sample_format.is_regression,
+        f"{spec.text} has images in a folder for each class, but the federation predicts numbers. "
+        "Use a source with a field y, such as Parquet files or a Python iterator.",
+    )
     load = image_loader(sample_format, spec.get_bool("resize", False))
     return FolderSource(
         Path(spec.location), sample_format, load, SUFFIXES, follow=spec.get_bool("follow", True)

@@ -51,7 +51,7 @@ def row_loader(names: FieldNames) -> RecordLoader:
 def _infer_columns(names: FieldNames, fields: dict[str, object]) -> FieldNames:
     if names.columns or names.x in fields:
         return names
-    others = (name for name in fields if name not in (names.y, names.t, names.id))
+    others = (name for name in fields if name not in names.not_features)
     return names._replace(columns=tuple(others))
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.network.sources.base import (
-    PENDING_LABEL,
     Event,
     LateLabels,
     LiveBatch,
     SampleFormat,
+    Targets,
     empty_batch,
 )
 
@@ -34,7 +34,7 @@ class Record(NamedTuple):
     """One record before validation."""
 
     x: Any  # None: a late label
-    y: Any = None  # None: arrives later
+    y: Any = None  # class or numbers; None: arrives later
     t: Any = None  # None: now
     key: Any = None  # None: no name
     mark: Any = None  # position of the source after this record
@@ -51,7 +51,7 @@ class FieldNames(NamedTuple):
     """Field names of a record in a file or a message."""
 
     x: str = "x"
-    y: str = "y"
+    y: str | tuple[str, ...] = "y"  # one field, or one for each number to predict
     t: str = "t"
     id: str = "id"
     columns: tuple[str, ...] | None = None  # single feature columns instead of `x`
@@ -66,32 +66,50 @@ class FieldNames(NamedTuple):
     def _record(self, fields: Any, mark: Any) -> Record:
         if not isinstance(fields, Mapping):
             raise InvalidRecord(
-                f"expected an object with the fields {self.x!r} and {self.y!r}, got "
+                f"expected an object with the fields {self.x!r} and {self.y_names!r}, got "
                 f"{_shorten(fields)}"
             )
-        parts = [fields.get(name) for name in (self.x, self.y, self.t, self.id)]
-        x, y, t, key = (None if part == "" else part for part in parts)
+        parts = [fields.get(name) for name in (self.x, self.t, self.id)]
+        x, t, key = (None if _is_empty(part) else part for part in parts)
+        y = self._read_target(fields)
         if x is None and self.columns is not None:
-            x = self._features(fields)
+            x = _read_columns(fields, self.columns)
         if x is None and key is None:
             raise InvalidRecord(
-                f"expected {self.x!r}, or {self.id!r} and {self.y!r} for a late label, got "
+                f"expected {self.x!r}, or {self.id!r} and {self.y_names!r} for a late label, got "
                 f"{_shorten(', '.join(map(str, fields)))}"
             )
         return Record(x, y, t, key, mark)
 
-    def _features(self, fields: Mapping[str, Any]) -> list[Any] | None:
-        """The feature columns; None if all are empty: then the record is a late label."""
-        assert self.columns is not None
-        values = [fields.get(name) for name in self.columns]
-        missing = [
-            name for name, value in zip(self.columns, values, strict=True) if value in (None, "")
-        ]
-        if len(missing) == len(values):
-            return None
-        if missing:
-            raise InvalidRecord(f"no value for {missing[0]!r}")
-        return values
+    @property
+    def y_names(self) -> str:
+        return self.y if isinstance(self.y, str) else ",".join(self.y)
+
+    @property
+    def not_features(self) -> set[str]:
+        """Names of the fields that are never features."""
+        return {*([self.y] if isinstance(self.y, str) else self.y), self.t, self.id}
+
+    def _read_target(self, fields: Mapping[str, Any]) -> Any:
+        if not isinstance(self.y, str):
+            return _read_columns(fields, self.y)
+        value = fields.get(self.y)
+        return None if _is_empty(value) else value
+
+
+def _read_columns(fields: Mapping[str, Any], names: Sequence[str]) -> list[Any] | None:
+    """The values of some columns; None if all are empty: then they arrive in another record."""
+    values = [fields.get(name) for name in names]
+    missing = [name for name, value in zip(names, values, strict=True) if _is_empty(value)]
+    if len(missing) == len(values):
+        return None
+    if missing:
+        raise InvalidRecord(f"no value for {missing[0]!r}")
+    return values
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value == "")
 
 
 class RecordValidator:
@@ -137,7 +155,9 @@ class RecordValidator:
 
     def _make_event(self, run: Sequence[Record], cursor: str) -> Event:
         keys = tuple(record.key for record in run)
-        labels = np.array([record.y for record in run], dtype=np.int64)
+        labels = self.sample_format.empty_targets(len(run))
+        for i, record in enumerate(run):
+            labels[i] = record.y
         if run[0].x is None:
             return LateLabels(keys, labels, cursor)
         inputs = self.sample_format.empty(len(run))
@@ -147,11 +167,14 @@ class RecordValidator:
 
     def _check_record(self, record: Record) -> Record:
         key = _parse_key(record.key)
-        label = PENDING_LABEL if record.y is None else self._parse_label(record.y)
-        if label == PENDING_LABEL and not key:
+        label: Any = self.sample_format.pending
+        if record.y is not None:
+            is_regression = self.sample_format.is_regression
+            label = self._parse_numbers(record.y) if is_regression else self._parse_label(record.y)
+        if record.y is None and not key:
             raise InvalidRecord("no label, and no id for a late label")
         if record.x is None:
-            if label == PENDING_LABEL or not key:
+            if record.y is None or not key:
                 raise InvalidRecord(
                     "neither a sample nor a late label: expected x, or an id and a label"
                 )
@@ -159,6 +182,26 @@ class RecordValidator:
         sample = parse_sample(record.x, self.sample_format)
         moment = self._clock() if record.t is None else _parse_time(record.t)
         return record._replace(x=sample, y=label, t=moment, key=key)
+
+    def _parse_numbers(self, value: Any) -> Targets:
+        """Parse the numbers to predict of a sample."""
+        number, shape = self.sample_format.num_targets, self.sample_format.target_shape
+        expected = "a number" if number == 1 else f"{number} numbers"
+        hint = f"y must be {expected} per sample; leave it empty if it arrives later"
+        try:
+            y = np.asarray(value)
+            y = y.astype(np.float64) if y.dtype.kind in "US" else y
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InvalidRecord(
+                f"expected {expected} to predict, got {_shorten(value)}; {hint}"
+            ) from error
+        if y.dtype.kind not in "iuf" or y.size != number or y.ndim > 1:
+            raise InvalidRecord(f"expected {expected} to predict, got {_shorten(value)}; {hint}")
+        if not (np.abs(y) <= np.finfo(np.float32).max).all():  # False for nan
+            raise InvalidRecord(
+                f"expected {expected} to predict, finite in 32 bits, got {_shorten(value)}; {hint}"
+            )
+        return y.astype(np.float32).reshape(shape)
 
     def _parse_label(self, value: Any) -> int:
         """Parse a class by name (names may look like numbers), else by number."""

@@ -119,7 +119,7 @@ def csv_reader(names: FieldNames) -> LineParser:
             return BrokenRecord(
                 f"expected {len(titles)} values in a line, got {len(values)}", line.offset
             )
-        others = tuple(title for title in titles if title not in (names.y, names.t, names.id))
+        others = tuple(title for title in titles if title not in names.not_features)
         here = names if names.columns else names._replace(columns=others)
         return here.read(dict(zip(titles, values, strict=True)), line.offset)
 
