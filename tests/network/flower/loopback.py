@@ -105,10 +105,10 @@ class Loopback:
     def socket(self, number: int) -> Path:
         return self.sockets / f"{number}"
 
-    def submit(self, run: Path) -> str:
+    def submit(self, run: Path, app: Path | None = None) -> str:
         """Stop the last Flower run, submit a new one and return its id."""
         config = ("--run-config", f'thalweg-run="{run}"')
-        requests = [["run", str(self.folder / "app"), "here", *config]]
+        requests = [["run", str(app or self.folder / "app"), "here", *config]]
         if self.submitted:
             requests.insert(0, ["stop", self.submitted, "here"])
         commands = json.dumps([[*each, "--format", "json"] for each in requests])

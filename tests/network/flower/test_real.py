@@ -1,4 +1,4 @@
-"""Runs with the real Flower processes on loopback; each test takes half a minute or more."""
+"""Runs with the real Flower processes on loopback; a slow test takes half a minute or more."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from network.flower.test_regression import REGRESSIONS, regression_plan
 from thalweg.engine.loop import Result
 from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
+from thalweg.network.flower.project import ProjectOptions, write_project
 
 
 def await_rounds(folder: Path, rounds: int) -> None:
@@ -32,6 +33,20 @@ def check_equals_simulation(folder: Path, simulated: Result) -> None:
         assert np.array_equal(model[name], value), name
     for served, ours in zip(RunFolder(folder).metrics(), simulated.metrics, strict=True):
         assert {**served, "seconds": 0} == {**ours, "seconds": 0}
+
+
+def test_project_with_a_module_on_one_device_equals_the_simulated_run(tmp_path: Path) -> None:
+    """The smallest run with real processes. The server imports the copy in the project."""
+    path, one = f"{user_modules.__file__}:group_norm_resnet", "world.num_clients=1"
+    more = ("net=module", f"net.path={path}", one, "world.availability=1")
+    plan = tiny_plan("fedavg", "digits-partial", 2, *more)
+    run, app = tmp_path / "run", tmp_path / "app"
+    write_project(app, plan, ProjectOptions(run, deadline_s=120))
+    with loopback(tmp_path / "deployment") as deployment:
+        deployment.start_daemon(0, None, "--model", path)
+        deployment.start_node(0)
+        deployment.submit(run, app)
+        check_equals_simulation(run, run_simulated(plan))
 
 
 @pytest.mark.slow
