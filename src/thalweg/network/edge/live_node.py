@@ -193,7 +193,8 @@ class LiveNode:
         if not self.can_ingest or self.inbox.num_new + len(marked_slots) < self.sizes.batch:
             return False
         self.inbox.mark(before.stream_round)
-        new_counts = self._test_rows(self.inbox.marked_slots(before.stream_round)[: self._prequential])
+        arrived = self.inbox.marked_slots(before.stream_round)
+        new_counts = self._test_rows(arrived[: self._prequential])
         ctx = ClientContext(node.clients, node.client, max(self.state.last_round, 0))
         keeping = Ingest(ctx, before)
         for _ in range(node.clients.stream.ticks):
