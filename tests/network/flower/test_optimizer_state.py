@@ -15,7 +15,7 @@ from network.flower.test_served import Killed, RequestFates
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower.server_app import serve_run
 
-ADAM = ["local.optimizer=adam", "local.optimizer_state=keep", "local.lr=0.01"]
+KEEP = ["local.optimizer_state=keep", "local.lr=0.01", "world.availability=1"]
 
 
 @pytest.mark.parametrize("recipe", ["fedavg", "feddrift", "ifca"])
@@ -23,7 +23,7 @@ ADAM = ["local.optimizer=adam", "local.optimizer_state=keep", "local.lr=0.01"]
 def test_kept_optimizer_survives_restarts_of_server_and_devices(
     recipe: str, optimizer: str, tmp_path: Path
 ) -> None:
-    more = [*ADAM, f"local.optimizer={optimizer}", "world.availability=1"]
+    more = [f"local.optimizer={optimizer}", *KEEP]
     plan = tiny_plan(recipe, str(write_regression(tmp_path / "numbers.npz")), 4, *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
     requests = RequestFates()
