@@ -153,7 +153,8 @@ def make_tasks(net: Any, rows: np.ndarray) -> list[StackTask]:
         items = np.ascontiguousarray(rows[first : first + size].swapaxes(0, 1), dtype=np.int32)
         weights = np.full(items.shape, 1 / items.shape[2], dtype=np.float32)
         models, live = np.zeros(size, dtype=np.int64), np.ones(items.shape[:2], dtype=bool)
-        tasks.append(StackTask(models, items, weights, live))
+        noise = np.arange(first, first + size) if net.is_noisy else None
+        tasks.append(StackTask(models, items, weights, live, noise=noise))
         first += size
     return tasks
 

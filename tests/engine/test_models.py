@@ -1,14 +1,16 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Job
-from thalweg.engine.models import NetModel, noise_seeds, step_seeds
+from thalweg.engine.models import ModuleLeaves, NetModel, noise_seeds, step_seeds
 from thalweg.local import with_features, without_dropout
-from thalweg.nets import Mlp, Net
+from thalweg.nets import Mlp, Module, Net, build_net
 from thalweg.nets.dropout import Dropout
 from thalweg.nets.layers import Dense, Relu
+from thalweg.nets.module_net import ModuleNet
 
 NET = Net((Dropout(0.5), Dense("fc", 20, 2)), (20,))
 
@@ -82,3 +84,44 @@ def test_seeds_depend_on_the_client_and_the_round_only():
     assert both[1] == noise_seeds(1, [Job(7, model=1, lr_scale=0.5)], 2)[0]
     assert both[0] != both[1]
     assert both[0] != noise_seeds(1, [Job(3)], 3)[0]
+
+
+class Partial(nn.Module):
+    """One layer is trained, one has no effect, one is frozen; a buffer is at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused, self.first = nn.Linear(2, 2), nn.Linear(4, 3)
+        self.frozen, self.norm = nn.Linear(3, 3).requires_grad_(False), nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(self.frozen(torch.tanh(self.first(x))))
+
+
+def test_gradients_of_the_tensors_are_those_of_the_vector():
+    net = build_net(Module("python:Partial", source=Partial), (4,), 3)
+    assert isinstance(net, ModuleNet)
+    params = torch.tensor(net.init(np.random.default_rng(0)))[None]
+    x = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0))
+
+    def loss(model, vector):
+        return model(vector, x).square().mean() + (vector[:, :9] * torch.arange(9)).sum()
+
+    leaves = ModuleLeaves(net, params)
+    vector = params.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(NetModel(net, False, [3]), vector), vector)
+    found = leaves.compute_gradient(loss(NetModel(net, False, [3], leaves), leaves.params))
+    torch.testing.assert_close(found, expected)
+    assert found[0, :6].tolist() == [0, 1, 2, 3, 4, 5], "the unused layer has the second term only"
+    named = net.named_parameters(found[0].numpy())
+    assert named["first.weight"].all()
+    assert not named["frozen.weight"].any()
+    assert not named["norm.running_mean"].any()
+
+
+def test_tensors_of_a_module_are_in_the_memory_of_the_vector():
+    net = build_net(Module("python:Partial", source=Partial), (4,), 3)
+    params = torch.zeros(1, net.num_params)
+    leaves = ModuleLeaves(net, params)
+    params += 1
+    assert all((piece == 1).all() for piece in leaves.tensors)

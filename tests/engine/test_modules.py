@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,32 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+import nets.user_modules
 import thalweg
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from nets.user_modules import (
     DigitMlp,
     DropoutMlp,
+    Tied,
     WindowCnn,
     WindowGru,
     batch_norm_resnet,
+    digit_transformer,
     group_norm_resnet,
 )
-from thalweg.core.errors import ConfigError
+from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Job
+from thalweg.data.base import Dataset
 from thalweg.engine.builders import make_client_pool, make_federation
-from thalweg.engine.loop import Result
-from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+from thalweg.engine.fast import stack
+from thalweg.engine.gather import Gather
+from thalweg.engine.loop import Result, run_plan
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml, read_plan
+from thalweg.engine.single import SingleTrainer
+from thalweg.engine.stacked import StackedTrainer
 from thalweg.engine.workers import can_send_to_worker
+from thalweg.federation import MiniBatch
+from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Mlp, Module, build_net
 
 TINY: dict[str, Any] = {"capacity": 16, "ticks": 2, "evaluate_every": 2, "rounds": 4}
@@ -54,10 +66,12 @@ def run(model: Any, on: str = "digits-partial", recipe: str = "fedavg", **settin
 MODELS = [DigitMlp, DropoutMlp, group_norm_resnet, batch_norm_resnet, WindowCnn, WindowGru]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, digit_transformer])
 def test_engines_agree_and_interrupted_runs_have_the_same_bits(
     model: Any, windows: str, tmp_path: Path
 ) -> None:
+    if model is digit_transformer:
+        pytest.importorskip("transformers", reason="install it with pip install '.[dev]'")
     on = windows if model in (WindowCnn, WindowGru) else "digits-partial"
     whole = run(model, on, local={"weight_decay": 0.01, "momentum": 0.5})
     settings = {"local": {"weight_decay": 0.01, "momentum": 0.5}}
@@ -158,7 +172,68 @@ def test_saved_weights_load_into_the_plain_module_and_back(tmp_path: Path) -> No
     assert again.metrics[0]["round"] == 1
 
 
+# --- mini-batches ---
+
+
+def toy_digits() -> Dataset:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8)
+    y = rng.integers(0, 10, 40)
+    return Dataset("toy", x, y, x[:0], y[:0], 10, (0.4,), (0.3,))
+
+
+@pytest.mark.parametrize("model", [batch_norm_resnet, DropoutMlp, Tied])
+def test_engines_train_modules_on_the_same_samples(model: Any) -> None:
+    """Samples of weight zero belong to a mini-batch. Padding of other clients does not."""
+    data = toy_digits()
+    net = build_net(Module(f"python:{model.__name__}", source=model), (1, 8, 8), 10)
+    local = LocalTraining(lr=0.1, momentum=0.5, steps=2)
+    rows = np.arange(40, dtype=np.int32)
+    none = np.array([0.5, 0.5, 0, 0, 0], dtype=np.float32)
+    batches = [
+        [MiniBatch(rows[:6], None), MiniBatch(rows[6:11], none)],
+        [MiniBatch(rows[20:23], None), MiniBatch(rows[23:27], 0 * none[:4])],
+    ]
+    task = stack(np.zeros(2, dtype=np.int64), batches, noise=np.array([5, 9]))
+    bank = net.init(np.random.default_rng(1))[None]
+    deltas, losses = StackedTrainer(net, TaskLoss(), local, Gather(data)).train(bank, [task])
+    for k, (mine, noise) in enumerate(zip(batches, [5, 9], strict=True)):
+        training = SingleTrainer(net, TaskLoss(), local, data).begin(bank[0], noise)
+        for batch in mine:
+            training.step(batch, {}, 1.0)
+        np.testing.assert_allclose(deltas[k], training.delta, rtol=1e-3, atol=1e-5)
+        assert losses[k] == pytest.approx(training.mean_loss, rel=1e-5)
+
+
 # --- plans ---
+
+
+def test_a_plan_records_the_digest_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    shutil.copy(nets.user_modules.__file__, file)
+    with pytest.raises(Interruption):
+        run(f"{file}:DigitMlp", out=tmp_path / "run", watch=interrupt_after(2))
+    plan = read_plan(tmp_path / "run")
+    assert isinstance(plan.scenario.net, Module)
+    before = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    assert plan.scenario.net.digest == before
+    text = file.read_text()
+    file.write_text(text + "# a change\n")
+    after = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    message = f"has changed since the plan was made: expected the digest {before}, got {after}. R"
+    with pytest.raises(ConfigError, match=message):
+        run_plan(plan, out=tmp_path / "run", resume=True)
+    with pytest.raises(RunError, match=rf"scenario.net.digest: {before} -> {after}\nRestore these"):
+        run(f"{file}:DigitMlp", out=tmp_path / "run", resume=True)
+    file.write_text(text)
+    assert run_plan(plan, out=tmp_path / "run", resume=True, workers=1).metrics[-1]["round"] == 4
+
+
+def test_a_run_of_an_object_is_not_resumed_with_other_tensors(tmp_path: Path) -> None:
+    with pytest.raises(Interruption):
+        run(DigitMlp(16), out=tmp_path / "run", watch=interrupt_after(2))
+    with pytest.raises(RunError, match=r"scenario.net.digest: \w{16} -> \w{16}\nRestore these"):
+        run(DigitMlp(8), out=tmp_path / "run", resume=True)
 
 
 def test_a_plan_records_the_path_of_a_class() -> None:

@@ -5,7 +5,12 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
+
+import nets.user_modules
+
+WINDOW_MODELS = ("WindowCnn", "WindowGru")
 
 KILL_AND_RESUME = """
     import json, os, random, signal, sys, time
@@ -49,6 +54,41 @@ KILL_AND_RESUME = """
 """
 
 
+KILL_ONCE = """
+    import os, signal, sys, time
+    from pathlib import Path
+
+    import thalweg.engine.fast, thalweg.engine.workers, thalweg.nets.module_net
+    from thalweg.engine.loop import run_plan
+    from thalweg.engine.plan import make_plan
+
+    out, on, model = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    plan = make_plan("fedavg", on, model=model, seed=3, rounds=6, engine="fast",
+                     overrides=["capacity=16", "ticks=2", "local.momentum=0.5"])
+    data = plan.scenario.data.load(None, plan.seed)
+
+    def wait(*words):
+        time.sleep(0.2)
+
+    def start(name, **options):
+        child = os.fork()
+        if child == 0:
+            run_plan(plan, out=out / name, data=data, workers=1, **options)
+            os._exit(0)
+        return child
+
+    assert os.waitpid(start("whole"), 0)[1] == 0
+    child, metrics = start("killed", watch=wait), out / "killed" / "metrics.jsonl"
+    while not metrics.exists() or metrics.read_text().count("\\n") < 2:
+        time.sleep(0.01)
+    time.sleep(0.15)
+    os.kill(child, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    print(metrics.read_text().count("\\n"))
+    assert os.waitpid(start("killed", resume=True), 0)[1] == 0
+"""
+
+
 def metrics_without_times(folder):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
@@ -86,3 +126,37 @@ def test_a_run_that_is_killed_many_times_has_the_same_bits(tmp_path, engine, ove
         tmp_path / "whole/model.safetensors"
     ).read_bytes()
     assert len(metrics_without_times(tmp_path / "whole")) == 30
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "batch_norm_resnet",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("DropoutMlp", "group_norm_resnet", "digit_transformer", *WINDOW_MODELS)
+        ),
+    ],
+)
+def test_a_run_of_a_module_that_is_killed_has_the_same_bits(tmp_path, name):
+    if name == "digit_transformer":
+        pytest.importorskip("transformers", reason="install it with pip install '.[dev]'")
+    on = "digits-partial"
+    if name in WINDOW_MODELS:
+        rng, on = np.random.default_rng(0), str(tmp_path / "windows.npz")
+        x, y = rng.normal(size=(300, 12, 3)), rng.integers(4, size=300)
+        np.savez(on, x=x, y=y, group=np.arange(300) % 6, time=np.arange(300.0))
+    script = tmp_path / "kill.py"
+    script.write_text(textwrap.dedent(KILL_ONCE))
+    model = f"{nets.user_modules.__file__}:{name}"
+    killed = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path), on, model],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == 0, killed.stderr
+    assert 2 <= int(killed.stdout) < 6, "the run was not interrupted"
+    assert metrics_without_times(tmp_path / "killed") == metrics_without_times(tmp_path / "whole")
+    whole, resumed = (tmp_path / each / "model.safetensors" for each in ("whole", "killed"))
+    assert whole.read_bytes() == resumed.read_bytes()

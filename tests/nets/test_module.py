@@ -269,7 +269,7 @@ def test_outputs_equal_those_of_the_plain_module() -> None:
     params = torch.from_numpy(net.init(np.random.default_rng(0)))
     plain = copy.deepcopy(module)
     assert torch.equal(net.apply(params, x), plain.eval()(x))
-    outputs, buffers, _ = net.apply_and_update(params, x, seed(0))
+    outputs, buffers, _ = net.apply_and_update(net.split(params), x, 0)
     assert torch.equal(outputs, plain.train()(x))
     expected = torch.cat([plain[1].norm.running_mean, plain[1].norm.running_var])
     assert torch.equal(buffers, expected)

@@ -39,6 +39,32 @@ def batch_norm_resnet() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), *blocks, nn.Flatten(), nn.Linear(32, 10))
 
 
+class Tied(nn.Module):
+    """One matrix in two layers, with convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.first, self.last = (
+            nn.Conv2d(1, 1, 3, padding=1),
+            nn.Linear(64, 64),
+            nn.Linear(64, 64),
+        )
+        self.last.weight, self.head = self.first.weight, nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.last(torch.relu(self.first(self.conv(x).flatten(1)))))
+
+
+def digit_transformer() -> nn.Module:
+    """A small random vision transformer of the library transformers, with dropout."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    images = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_labels": 10}
+    config = ViTConfig(**sizes, **images, num_attention_heads=2, hidden_dropout_prob=0.1)
+    return ViTForImageClassification(config)
+
+
 class WindowCnn(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -298,7 +298,7 @@ class FastFederation:
                 memos.append(client_round.memo(start, index))
         memo = {name: torch.from_numpy(np.stack([m[name] for m in memos])) for name in memos[0]}
         task = stack(np.zeros(len(batches), dtype=np.int64), batches)
-        trainer.steps(stacked, task.items, task.weights, task.live, memo)
+        trainer.steps(stacked, task.items, task.weights, task.live, memo, task.sizes)
         for client_round in client_rounds:
             client_round.end_tick()
 
@@ -459,9 +459,10 @@ def stack(
     items = np.zeros((num_steps, len(batches), size), dtype=np.int32)  # (S, K, B)
     weights = np.zeros((num_steps, len(batches), size), dtype=np.float32)
     live = np.zeros((num_steps, len(batches)), dtype=bool)
+    sizes = np.zeros((num_steps, len(batches)), dtype=np.int64)
     for k, mine in enumerate(batches):
         for s, (rows, counts) in enumerate(mine):
             items[s, k, : len(rows)] = rows
             weights[s, k, : len(rows)] = 1 / len(rows) if counts is None else counts
-            live[s, k] = True
-    return StackTask(models, items, weights, live, lr_scales, noise)
+            live[s, k], sizes[s, k] = True, len(rows)
+    return StackTask(models, items, weights, live, lr_scales, noise, sizes)

@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Ints, Job
 from thalweg.data.augment import Augmentation, Images
+from thalweg.losses import Loss
 from thalweg.nets import Net
 from thalweg.nets.module_net import ModuleNet
 
@@ -26,17 +27,64 @@ def param_shapes(net: Net) -> list[tuple[int, ...]]:
     return [shape for layer in net.layers for shape in layer.shapes.values()]
 
 
+class ModuleLeaves:
+    """The tensors of one user module as leaves of autograd, in the memory of its vector (1, P).
+
+    They are created once per round of a client. A backward pass then gives the gradient of each
+    tensor, and none of the whole vector except for terms of the objective that use it.
+    """
+
+    def __init__(self, net: ModuleNet, params: Tensor) -> None:
+        self.params = params.detach().requires_grad_()
+        self.tensors = [piece.detach() for piece in net.split(params[0])]
+        for piece, is_frozen in zip(self.tensors, net.layer.is_frozen, strict=False):
+            piece.requires_grad_(not is_frozen)
+        self._trained = [i for i, piece in enumerate(self.tensors) if piece.requires_grad]
+        self._pieces = [torch.empty(0)] * len(self.tensors)  # of the gradient
+        for i, piece in enumerate(self.tensors):
+            if not piece.requires_grad:
+                self._pieces[i] = torch.zeros(piece.numel())
+        self._gradient = torch.empty_like(params)
+
+    def compute_gradient(self, loss: Tensor) -> Tensor:
+        """Return the gradient (1, P) of a loss. The next call overwrites it."""
+        leaves = [self.params, *(self.tensors[i] for i in self._trained)]
+        of_vector, *found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        for i, value in zip(self._trained, found, strict=True):
+            unused = value is None
+            self._pieces[i] = (torch.zeros_like(self.tensors[i]) if unused else value).reshape(-1)
+        torch.cat(self._pieces, out=self._gradient[0])
+        return self._gradient if of_vector is None else self._gradient.add_(of_vector)
+
+
+class OneClientLoss:
+    """The loss of a stack of one client, without the leading axis: this is faster."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._loss(outputs.flatten(0, 1), targets.flatten(0, 1))[None]
+
+
 class NetModel:
     """A function of K parameter vectors and K batches (see `local.Model`).
 
     With seeds the model is in training: the dropout of each client comes from its own generator,
     which is created for every call. Without seeds there is no dropout. A user's module is then in
     evaluation mode; in training mode its buffers after the last call are kept for
-    `restore_untrained`.
+    `restore_untrained`. A call with the vector of `leaves` uses its tensors.
     """
 
-    def __init__(self, net: Net, is_stacked: bool, seeds: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        net: Net,
+        is_stacked: bool,
+        seeds: Sequence[int] | None = None,
+        leaves: ModuleLeaves | None = None,
+    ) -> None:
         self._net, self._is_stacked = net, is_stacked  # if False: one model after the other
+        self._leaves = leaves
         self._seeds = seeds if net.is_noisy else None
         self._buffers: Tensor | None = None
 
@@ -79,10 +127,18 @@ class NetModel:
         self, net: ModuleNet, params: Tensor, x: Tensor
     ) -> tuple[Tensor, list[Tensor | None]]:
         """Return outputs (K, B, C) and features; keep the buffers of models in training."""
-        found = [net.apply_and_update(*mine) for mine in self._one_by_one(params, x)]
+        leaves = self._leaves
+        if leaves is not None and params is leaves.params:
+            tensors = [leaves.tensors]
+        else:
+            tensors = [net.split(row) for row in params]
+        seeds = self._seeds or [None] * len(params)
+        found = [net.apply_and_update(*mine) for mine in zip(tensors, x, seeds, strict=True)]
         if self._seeds is not None and params.requires_grad and net.num_buffers:
             self._buffers = torch.stack([buffers for _, buffers, _ in found])
-        return torch.stack([outputs for outputs, _, _ in found]), [each[2] for each in found]
+        outputs = [each[0] for each in found]
+        together = outputs[0][None] if len(found) == 1 else torch.stack(outputs)  # a view is faster
+        return together, [each[2] for each in found]
 
     def _one_by_one(
         self, params: Tensor, x: Tensor

@@ -20,6 +20,7 @@ from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settin
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
+from thalweg.nets.module import add_file_digest
 from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.recipes.compatibility import check_optimizer
 from thalweg.scenarios import Scenario, find_scenario
@@ -168,6 +169,7 @@ def _apply_changes(
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
     scenario = with_model(scenario, model, settings)
     method, scenario = apply_settings(method, scenario, overrides, settings)
+    scenario = replace(scenario, net=add_file_digest(scenario.net))
     return method, scenario if rounds is None else replace(scenario, rounds=rounds)
 
 

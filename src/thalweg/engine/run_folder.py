@@ -214,7 +214,9 @@ class RunFolder:
         if changes := plan_differences(old, plan):
             raise RunError(
                 f"{self.path} contains a run with another configuration, so it cannot be resumed "
-                "with this one:\n  " + "\n  ".join(changes)
+                "with this one (expected -> actual):\n  "
+                + "\n  ".join(changes)
+                + "\nRestore these settings, or choose another folder with --out."
             )
 
     def _acquire_lock(self) -> None:

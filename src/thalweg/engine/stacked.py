@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -22,7 +22,9 @@ from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part, Targets
 from thalweg.engine.gather import Gather, SampleTransform
 from thalweg.engine.models import (
+    ModuleLeaves,
     NetModel,
+    OneClientLoss,
     StackAugmentation,
     param_shapes,
     select_untrained,
@@ -65,6 +67,7 @@ class StackTask(NamedTuple):
     live: npt.NDArray[np.bool_]  # (S, K) False: the client takes no step
     lr_scales: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
     noise: Ints | None = None  # (K,) seeds of dropout and augmentation; None: neither
+    sizes: Ints | None = None  # (S, K) samples without padding; None: up to the last weight above 0
 
 
 class Trainer(Protocol):
@@ -102,6 +105,7 @@ class Stack:
     num_steps: Ints  # (K,)
     lr_scales: Tensor | None  # (K, 1)
     noise: Ints | None  # (K,)
+    leaves: ModuleLeaves | None  # the tensors in `params` of one module that is not stacked
 
 
 class StackedTrainer:
@@ -120,6 +124,7 @@ class StackedTrainer:
         self._net, self._objective, self._local, self._gather = net, objective, local, gather
         self._geometry, self._augment, self._loss = geometry, augment, loss
         self._is_stacked = stack_size(net) > 1  # if False: one model after the other
+        self._takes_turns = isinstance(net, ModuleNet) and not self._is_stacked  # one per step
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
         counts = [len(task.models) for task in tasks]
@@ -136,7 +141,7 @@ class StackedTrainer:
         """Train one task: write its rows of `deltas`, return its losses."""
         with one_thread():
             stack = self.begin(bank, task.models, task.lr_scales, task.noise)
-            self.steps(stack, task.items, task.weights, task.live)
+            self.steps(stack, task.items, task.weights, task.live, sizes=task.sizes)
             return self.finish(stack, deltas)
 
     def begin(
@@ -152,14 +157,16 @@ class StackedTrainer:
         np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
         local = self._local
         optimizer = local.optimizer.init(start, local.step_settings, param_shapes(self._net))
+        params = start.clone()
         return Stack(
             start=start,
-            params=start.clone(),
+            params=params,
             optimizer=optimizer,
             loss_sum=torch.zeros(len(start), dtype=torch.float64),
             num_steps=np.zeros(len(start), dtype=np.int64),
             lr_scales=None if lr_scales is None else torch.tensor(lr_scales).view(-1, 1),
             noise=noise,
+            leaves=self._make_leaves(params),
         )
 
     def steps(
@@ -169,24 +176,43 @@ class StackedTrainer:
         weights: Floats32,  # (S, K, B)
         live: npt.NDArray[np.bool_],  # (S, K)
         memo: Mapping[str, Tensor] | None = None,  # (K, P) each
+        sizes: Ints | None = None,  # (S, K)
     ) -> None:
-        """Take the steps of all clients that are live; the others do not change."""
+        """Take the steps of all clients that are live; the others do not change.
+
+        Padding changes nothing for nets that treat samples independently. Modules that are not
+        stacked receive the samples of each mini-batch without padding.
+        """
         memo = memo or {}
         widths = _widths(weights, live)
         for step, width in enumerate(widths):
             who = np.flatnonzero(live[step])
-            if len(who) == len(stack.params):
-                chosen, chosen_memo = stack, memo
-                rows, counts = items[step, :, :width], weights[step, :, :width]
-            elif len(who):
-                chosen = _select_clients(stack, who)
-                chosen_memo = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
-                rows, counts = items[step, who, :width], weights[step, who, :width]
-            else:
+            if not self._takes_turns:
+                self._step_clients(stack, who, items[step, :, :width], weights[step], memo)
                 continue
-            self._step(chosen, rows, counts, chosen_memo)
-            if chosen is not stack:
-                _write_back(stack, who, chosen)
+            for k in range(len(who)):
+                size = width if sizes is None else int(sizes[step, who[k]])
+                mine = who[k : k + 1]
+                self._step_clients(stack, mine, items[step, :, :size], weights[step], memo)
+
+    def _step_clients(
+        self,
+        stack: Stack,
+        who: Ints,
+        items: npt.NDArray[np.int32],  # (K, B)
+        weights: Floats32,  # (K, at least B)
+        memo: Mapping[str, Tensor],
+    ) -> None:
+        """Take one step of the clients `who` of a stack."""
+        width = items.shape[1]
+        if len(who) == len(stack.params):
+            self._step(stack, items, weights[:, :width], memo)
+        elif len(who):
+            chosen = _select_clients(stack, who)
+            chosen = replace(chosen, leaves=self._make_leaves(chosen.params))
+            chosen_memo = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
+            self._step(chosen, items[who], weights[who, :width], chosen_memo)
+            _write_back(stack, who, chosen)
 
     def export_optimizer(self, stack: Stack, k: int) -> ClientOptimizerState:
         """Return the optimizer state of client k of a stack, to be kept until its next round."""
@@ -309,7 +335,8 @@ class StackedTrainer:
         if self._augment is not None and stack is not None and noise is not None:
             change = StackAugmentation(self._augment, noise, stack.num_steps)
         seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
-        model = NetModel(self._net, self._is_stacked, seeds)
+        leaves = None if stack is None else stack.leaves
+        model = NetModel(self._net, self._is_stacked, seeds, leaves)
         if self._is_stacked and not isinstance(self._net, ModuleNet):
             return model, *self._gather.get_stacked("train", rows, change)
         x, labels = self._gather.get_single("train", rows.ravel(), change)
@@ -325,15 +352,27 @@ class StackedTrainer:
         """Take one gradient step of every client of the stack; rows and weights are (K, B)."""
         model, x, labels = self._inputs(rows, stack)
         batch = Batch(x, labels, torch.tensor(weights), self._loss)
-        params = stack.params.detach().requires_grad_()  # shares memory with the stack
-        loss = self._objective.loss(model, params, batch, {"start": stack.start, **memo})  # (K,)
-        (gradient,) = torch.autograd.grad(loss.sum(), params)
+        leaves, memo = stack.leaves, {"start": stack.start, **memo}
+        if leaves is None:
+            params = stack.params.detach().requires_grad_()  # shares memory with the stack
+            loss = self._objective.loss(model, params, batch, memo)  # (K,)
+            (gradient,) = torch.autograd.grad(loss.sum(), params)
+        else:
+            batch = batch._replace(loss=OneClientLoss(self._loss))
+            loss = self._objective.loss(model, leaves.params, batch, memo)  # (1,)
+            gradient = leaves.compute_gradient(loss)
         with torch.no_grad():
             untrained = select_untrained(self._net, stack.params)
             self._descend(stack, gradient)
             model.restore_untrained(stack.params, untrained)
             stack.loss_sum.add_(loss)
         stack.num_steps[:] += 1
+
+    def _make_leaves(self, params: Tensor) -> ModuleLeaves | None:
+        if not self._takes_turns or len(params) != 1:
+            return None
+        assert isinstance(self._net, ModuleNet)
+        return ModuleLeaves(self._net, params)
 
     def _descend(self, stack: Stack, gradient: Tensor) -> None:
         local, settings = self._local, self._local.step_settings
@@ -431,6 +470,7 @@ def _select_clients(stack: Stack, who: Ints) -> Stack:
         num_steps=stack.num_steps[who],
         lr_scales=None if stack.lr_scales is None else stack.lr_scales[index],
         noise=None if stack.noise is None else stack.noise[who],
+        leaves=None,
     )
 
 

@@ -37,6 +37,7 @@ class Module:
 
     An object that cannot be imported (an instance, a lambda, a class of a notebook) has the path
     ``python:NAME``. The plan stores its name and the digest of its tensors, but not the object.
+    The plan of a module in a file stores the digest of the file, which a resumed run checks.
 
     >>> net = Module("torch.nn:Linear", {"in_features": 4, "out_features": 3}).build((4,), 3)
     >>> [(piece.name, piece.stop - piece.start) for piece in net.param_slices]
@@ -52,7 +53,8 @@ class Module:
     local: each client continues from its own buffers and normalisation layers, and the server has
     their average (FedBN, Li et al., 2021); or reject modules that have them."""
     digest: str = ""
-    """Names and shapes of the tensors of an object that cannot be imported; else empty."""
+    """Digest of the file of `path`, or of the names and shapes of the tensors of an object that
+    cannot be imported; empty for a package. Set when a plan is made."""
     source: Any = field(default=None, repr=False, compare=False, metadata={"in_plan": False})
     """The object itself, if it was passed from Python."""
 
@@ -100,6 +102,7 @@ class Module:
                 "here. Pass the same model again (thalweg.run(..., model=MODEL, out=FOLDER, "
                 f"resume=True)), or put it into a file and use --model FILE.py:{self.name}."
             )
+        self._check_file()
         try:
             found = load_object(self.path)
         except ThalwegError:
@@ -115,6 +118,16 @@ class Module:
                 f"{'nothing of that name' if found is None else repr(found)}."
             )
         return found
+
+    def _check_file(self) -> None:
+        """Raise an error if the file has changed since the plan was made."""
+        actual = compute_file_digest(self.path)
+        if self.digest and actual and actual != self.digest:
+            raise ConfigError(
+                f"{self.path.rpartition(':')[0]} has changed since the plan was made: expected the "
+                f"digest {self.digest}, got {actual}. Restore the file to continue the run, or "
+                "start a new run with the present file in another folder."
+            )
 
     def can_reload(self) -> bool:
         """Return whether another process can import the module from its path."""
@@ -137,6 +150,24 @@ def build_net(spec: NetSpec, input_shape: Shape, num_classes: int, num_codes: in
         f"have shape {tuple(input_shape)}. Use a module for them (--model FILE.py:NAME).",
     )
     return spec.build(input_shape, num_classes)
+
+
+def add_file_digest(spec: NetSpec) -> NetSpec:
+    """Return the specification of a module in a file with the digest of the file.
+
+    The running script has no digest: a run of it may be resumed after a change of the script.
+    """
+    if not isinstance(spec, Module) or spec.source is not None or spec.digest:
+        return spec
+    return dataclasses.replace(spec, digest=compute_file_digest(spec.path))
+
+
+def compute_file_digest(path: str) -> str:
+    """Return the digest of the file of a path such as ``net.py:Net``; empty if it has none."""
+    file = Path(path.rpartition(":")[0])
+    if file.suffix != ".py" or not file.is_file():
+        return ""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
 def make_path_absolute(path: str) -> str:

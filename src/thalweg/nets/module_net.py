@@ -1,8 +1,8 @@
 """A ``torch.nn.Module`` as a `Net`: a pure function of one flat vector of its tensors.
 
 The vector contains the parameters and then the floating-point buffers, in the order of the module.
-Every call passes them to a copy of the module with `torch.func.functional_call`, so that the module
-itself never changes. Each thread has its own copy.
+Every call sets all tensors of a copy of the module, as `torch.func.functional_call` does, so that
+the module itself never changes. Each thread has its own copy.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from thalweg.nets.net import Net, Shape
 
 CHECK_SEED = 0
 CHECK_BATCH = 3
+STACK_PARAMS = 1 << 16  # modules with more parameters are trained one after the other
 NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _RNG_LOCK = threading.RLock()  # torch has one generator for all threads
 
@@ -151,13 +152,16 @@ class ModuleLayer:
         """
         training = seed is not None
         module, inputs = self._copy, x.contiguous()
-        module.train(training)
+        if module.training != training:
+            module.train(training)
         tensors = self._tensors(weights, training)
+        for holder, key, name in self._local.slots:
+            holder[key] = tensors[name]
         self._local.features = None
         draws = self.draws if training else self.draws_in_eval
         try:
             with use_seed(CHECK_SEED if seed is None else seed) if draws else nullcontext():
-                found = functional_call(module, tensors, (inputs,))
+                found = module(inputs)
         except ValueError as error:
             if len(inputs) == 1 and "more than 1 value per channel" in str(error):
                 raise ConfigError(
@@ -200,9 +204,8 @@ class ModuleLayer:
             tensors[name] = value.detach() if is_frozen else value
         for name, value in zip(self.buffers, weights[len(self.params) :], strict=True):
             tensors[name] = value.detach().clone() if training else value.detach()
-        if training:
-            for name, value in self.constants.items():
-                tensors[name] = value.clone()
+        for name, value in self.constants.items():
+            tensors[name] = value.clone()
         return tensors
 
     @cached_property
@@ -239,10 +242,10 @@ class ModuleLayer:
         """The copy of the module for this thread."""
         found: nn.Module | None = getattr(self._local, "module", None)
         if found is None:
-            found = copy_module(self.module, self.name)
+            found = copy_module(self.module, self.name).train()
             if self.head is not None:
                 found.get_submodule(self.head).register_forward_pre_hook(self._keep_features)
-            self._local.module = found
+            self._local.module, self._local.slots = found, _list_slots(found)
         return found
 
     def _keep_features(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -314,16 +317,18 @@ class ModuleNet(Net):
         return self.layer.flatten(module)
 
     def apply(self, params: Tensor, x: Tensor, noise: Generator | None = None) -> Tensor:
-        return self.apply_and_update(params, x, noise)[0]
+        return self.layer.call(self.split(params), x, _get_seed(noise))[0]
 
     def apply_and_update(
-        self, params: Tensor, x: Tensor, noise: Generator | None
+        self, weights: Sequence[Tensor], x: Tensor, seed: int | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return outputs (B, C), the values (Q,) of all buffers after the call, and features."""
-        seed = None if noise is None else noise.initial_seed()
-        outputs, features, buffers = self.layer.call(self._split(params), x, seed)
+        """Return outputs (B, C), the values (Q,) of all buffers after the call, and features.
+
+        `weights` are the tensors of `split`. With a seed the module is in training mode.
+        """
+        outputs, features, buffers = self.layer.call(weights, x, seed)
         updated = [value.detach().reshape(-1) for value in buffers]
-        return outputs, torch.cat(updated) if updated else params.new_empty(0), features
+        return outputs, torch.cat(updated) if updated else outputs.new_empty(0), features
 
     def apply_stacked(
         self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
@@ -333,7 +338,7 @@ class ModuleNet(Net):
     def with_features(
         self, params: Tensor, x: Tensor, noise: Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        outputs, _, features = self.apply_and_update(params, x, noise)
+        outputs, features, _ = self.layer.call(self.split(params), x, _get_seed(noise))
         return outputs, self.require_features(features)
 
     def with_features_stacked(
@@ -368,7 +373,8 @@ class ModuleNet(Net):
         names = {name: first[id(value)] for name, value in tied}
         return {name: names.get(name, name) for name in module.state_dict()}
 
-    def _split(self, params: Tensor) -> list[Tensor]:
+    def split(self, params: Tensor) -> list[Tensor]:
+        """Return the tensors of a vector (P,), as views."""
         pieces = params.split(self.sizes)  # type: ignore[no-untyped-call]
         return [
             piece.view(shape)
@@ -398,6 +404,26 @@ class ModuleNet(Net):
             raise pickle.PicklingError(f"{spec.path} is part of the running script.")
         state = (self.layers, self.input_shape, self.gain, Module(spec.path), self.num_codes)
         return ModuleNet, state
+
+
+def _list_slots(module: nn.Module) -> list[tuple[dict[str, Any], str, str]]:
+    """Return where a module keeps its tensors: a dictionary, a key, and the first name.
+
+    A tensor with several names has several places.
+    """
+    first: dict[int, str] = {}
+    found = []
+    for path, each in module.named_modules():
+        for holder in (each._parameters, each._buffers):
+            for key, value in holder.items():
+                if value is not None:
+                    name = first.setdefault(id(value), f"{path}.{key}" if path else key)
+                    found.append((holder, key, name))
+    return found
+
+
+def _get_seed(noise: Generator | None) -> int | None:
+    return None if noise is None else noise.initial_seed()
 
 
 def build_module_net(spec: Module, input_shape: Shape, num_outputs: int, num_codes: int) -> Net:
@@ -513,7 +539,7 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
     """Call a module with a small batch, reject what cannot be trained, and store its traits."""
     layer, name = net.layer, net.spec.name
     params = torch.from_numpy(layer.flatten(layer.module))
-    weights = net._split(params)
+    weights = net.split(params)
     with torch.no_grad():
         with use_seed(CHECK_SEED):
             before = torch.get_rng_state()
@@ -568,7 +594,7 @@ def _call_checked(net: ModuleNet, weights: Sequence[Tensor], x: Tensor, seed: in
 def _check_gradient(net: ModuleNet, params: Tensor, x: Tensor) -> None:
     """Reject a module whose outputs have no gradient in its parameters."""
     name, at = net.spec.name, params.clone().requires_grad_()
-    outputs = _call_checked(net, net._split(at), x, CHECK_SEED)
+    outputs = _call_checked(net, net.split(at), x, CHECK_SEED)
     if not outputs.requires_grad:
         raise ConfigError(
             f"the outputs of the model {name} do not depend on a trainable parameter, so there is "
@@ -630,10 +656,13 @@ def _count_multiply_adds(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -
 def gains_from_stacking(module: nn.Module) -> bool:
     """Return whether several models at once are faster than one after the other.
 
-    They are with matrix products; stacked convolutions and recurrent layers are not.
+    They are if the matrices are so small that most of the time is spent between operations.
+    Stacked convolutions and recurrent layers are slower.
     """
     slow = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
-    return not any(isinstance(each, slow) for each in module.modules())
+    num_params = sum(value.numel() for value in module.parameters())
+    is_slow = any(isinstance(each, slow) for each in module.modules())
+    return num_params <= STACK_PARAMS and not is_slow
 
 
 def _check_stacked(net: ModuleNet, x: Tensor) -> bool:

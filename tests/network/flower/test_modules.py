@@ -30,10 +30,12 @@ MODULES: list[tuple[str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("name, more", [*MODULES, ("DropoutMlp", [])])
+@pytest.mark.parametrize("name, more", [*MODULES, ("DropoutMlp", []), ("digit_transformer", [])])
 def test_run_on_a_fake_grid_equals_the_simulated_run(
     name: str, more: list[str], tmp_path: Path
 ) -> None:
+    if name == "digit_transformer":
+        pytest.importorskip("transformers", reason="install it with pip install '.[dev]'")
     is_window = name.startswith("Window")
     data = str(write_windows(tmp_path / "windows.npz")) if is_window else "digits-partial"
     plan = tiny_plan("fedavg", data, 4, "net=module", f"net.path={HERE}:{name}", *more)
