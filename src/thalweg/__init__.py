@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thalweg.engine.loop import Result, run
+    from thalweg.evaluation.named import NamedMetric
     from thalweg.report.comparison import compare
     from thalweg.report.study import reproduce
 
 __version__ = "0.1.0"
-__all__ = ["Result", "__version__", "compare", "reproduce", "run"]
+__all__ = ["NamedMetric", "Result", "__version__", "compare", "reproduce", "run"]
 
 _LAZY_IMPORTS = {
+    "NamedMetric": "thalweg.evaluation.named",
     "Result": "thalweg.engine.loop",
     "compare": "thalweg.report.comparison",
     "reproduce": "thalweg.report.study",

@@ -1,7 +1,10 @@
 """The plan that `thalweg run` prints."""
 
 import io
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from thalweg.cli.plan_view import describe_local, plan_tree
@@ -93,3 +96,39 @@ def test_a_learning_rate_schedule_is_shown_with_its_fields() -> None:
     overrides = ("local.decay=warmup", "local.decay.rounds=3", "local.decay.then=stepwise")
     shown = describe_local(make_plan("fedavg", "digits-full", overrides=overrides).local)
     assert ", decay=Warmup(rounds=3, start=0.1, then=StepwiseDecay(every=20, gamma=0.5))" in shown
+
+
+    shown = " ".join(render_plan(*overrides).split())
+    assert "decay=Warmup(rounds=3, start=0.1, then=StepwiseDecay(every=20, gamma=0.5))" in shown
+    assert "decay was None" in shown
+
+
+def render_task(file: Path, y: Any, *overrides: str) -> str:
+    np.savez(file, x=np.zeros((len(y), 2)), y=y)
+    plan = make_plan("fedavg", str(file), overrides=overrides)
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(plan_tree(plan, None, plan.scenario.data.load(None, 0)))
+    lines = console.file.getvalue().splitlines()
+    return "\n".join(line[4:] for line in lines if line[4:].startswith(("task", "loss", "metrics")))
+
+
+def test_task_loss_and_metrics_with_their_direction_are_shown(tmp_path: Path) -> None:
+    y = np.arange(20) / 8
+    both = render_task(tmp_path / "a.npz", np.stack([y, y], 1), "loss=huber", "loss.delta=2")
+    task, loss, metrics = (line.split(maxsplit=1)[1] for line in both.splitlines())
+    assert task == "regression, 2 outputs"
+    assert loss.startswith("huber(delta=2.0)")
+    directions = "mae, rmse (lower is better), r2 (higher is better), "
+    assert metrics == directions + "prequential_mae (lower is better)"
+    own = render_task(tmp_path / "b.npz", y, "metrics=mine.py:f:higher,mine.py:g", "headline=f")
+    assert "f (higher is better), mae, rmse (lower" in own
+    assert "g (direction not declared)" in own
+
+
+def test_whole_numbers_taken_for_classes_are_shown_with_the_other_task(tmp_path: Path) -> None:
+    ratings = 1 + np.arange(20) % 5
+    note = "classification, 5 classes (the numbers 1 to 5; data.task=regression predicts numbers)"
+    assert note in render_task(tmp_path / "a.npz", ratings)
+    given = render_task(tmp_path / "a.npz", ratings, "data.task=classification")
+    assert "5 classes\n" in given
+    assert "5 classes\n" in render_task(tmp_path / "a.npz", np.array(list("abcde") * 4))

@@ -7,6 +7,9 @@ import pytest
 from rich.console import Console
 
 from thalweg.cli.run import print_summary
+from thalweg.engine.plan import make_plan
+
+PLAN = make_plan("fedavg", "digits-partial")
 
 ROW = {
     "round": 1,
@@ -29,14 +32,14 @@ def test_balanced_accuracy_is_printed_if_it_differs_from_accuracy(
 ) -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, **more}
-    print_summary(console, [row], None, Path("out"), "thalweg run")
+    print_summary(console, PLAN, [row], None, Path("out"), "thalweg run")
     assert ("balanced        0.5000" in console.file.getvalue()) is is_printed
 
 
 def test_session_accuracy_is_printed_before_accuracy() -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, "session_accuracy": 0.9}
-    print_summary(console, [row], None, Path("out"), "thalweg run")
+    print_summary(console, PLAN, [row], None, Path("out"), "thalweg run")
     output = console.file.getvalue()
     assert (
         "session         0.9000   accuracy on the labels of the session's members\naccuracy"

@@ -44,6 +44,16 @@ def test_unknown_name_lists_known_names_and_a_suggestion() -> None:
     assert message == ("unknown recipe 'sfedop'; known: fedavg, sfedpo. Did you mean 'sfedpo'?")
 
 
+def test_unknown_name_of_a_long_table_shows_only_the_closest_one() -> None:
+    names = [f"name-{number}" for number in range(40)]
+    assert str(UnknownName("thing", "nam-7", names)) == (
+        "unknown thing 'nam-7'. Did you mean 'name-7'?"
+    )
+    assert "name-39" in str(UnknownName("thing", "xyz", names)), "no similar one: all are listed"
+    message = str(UnknownName("recipe", "xyz", names, see="thalweg list"))
+    assert message == "unknown recipe 'xyz'. See `thalweg list`."
+
+
 def test_unknown_name_without_a_similar_one_has_no_suggestion() -> None:
     assert "Did you mean" not in str(UnknownName("recipe", "xyzzy", ["sfedpo", "fedavg"]))
 

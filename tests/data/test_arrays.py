@@ -209,11 +209,17 @@ def test_given_task_overrides_the_inferred_one(tmp_path: Path) -> None:
         Arrays("a.npz", task="regresion")  # type: ignore[arg-type]
 
 
-def test_many_distinct_integers_need_an_explicit_task(tmp_path: Path) -> None:
-    x, y = np.zeros((200, 2)), np.arange(200)
-    with pytest.raises(DataError, match=r"200 distinct whole numbers in 200 rows.*data.task="):
-        load(tmp_path, x=x, y=y)
-    assert load(tmp_path, x=x, y=y, options={"task": "regression"}).task == "regression"
+def test_more_than_twenty_distinct_integers_need_an_explicit_task(tmp_path: Path) -> None:
+    x, counts = np.zeros((5000, 2)), np.arange(5000) % 21  # as the counts of a bike counter
+    message = r"21 distinct whole numbers in 5000 rows, from 0 to 20; .*data.task=regression"
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, x=x, y=counts)
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, x=x, y=counts.astype(float))
+    assert load(tmp_path, x=x, y=counts, options={"task": "regression"}).task == "regression"
+    assert load(tmp_path, x=x, y=counts, options={"task": "classification"}).num_classes == 21
+    assert load(tmp_path, x=x, y=counts % 20).num_classes == 20
+    assert load(tmp_path, x=x, y=counts.astype(str)).num_classes == 21  # text is always classes
 
 
 def test_windows_are_scaled_by_channel(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_plan_is_made_from_the_name_of_a_recipe_or_a_baseline() -> None:
     assert isinstance(make_any_plan("fedavg", "elec2"), Plan)
     assert isinstance(make_any_plan("fedprox+sfedpo", "elec2"), Plan)
     assert isinstance(make_any_plan("majority", "elec2"), BaselinePlan)
-    with pytest.raises(UnknownName, match=r"unknown recipe or baseline 'majorty'.*'majority'"):
+    with pytest.raises(UnknownName, match=r"unknown recipe 'majorty'.*'majority'"):
         make_any_plan("majorty", "elec2")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import thalweg
 from thalweg.cli.main import app
 from thalweg.core.errors import ConfigError
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.evaluation.named import NAMED_METRICS
 
 
@@ -42,15 +44,57 @@ def test_named_metrics_equal_those_of_scikit_learn() -> None:
     targets, probabilities = np.array([0, 1, 1, 0]), np.array([0.2, 0.7, 0.4, 0.6])
     both = np.column_stack([1 - probabilities, probabilities])
     guesses = both.argmax(axis=1)
-    assert NAMED_METRICS["auroc"].compute(targets, both) == roc_auc_score(targets, probabilities)
+    auroc = roc_auc_score(targets, probabilities)
+    assert NAMED_METRICS["auroc"].compute(targets, both) == (auroc, "")
     expected = f1_score(targets, guesses, average="macro")
-    assert NAMED_METRICS["f1"].compute(targets, guesses) == expected
+    assert NAMED_METRICS["f1"].compute(targets, guesses) == (expected, "")
 
 
-def test_failing_metric_is_nan_and_does_not_end_the_run() -> None:
-    with pytest.warns(UserWarning, match=r"the metric broken has no value: it raised KeyError"):
-        result = run(metrics=broken)
-    assert math.isnan(result.final["broken"])
+def test_failing_metric_is_nan_with_one_warning_and_does_not_end_the_run() -> None:
+    shapes = r"targets \(1000,\) of int64 and predictions \(1000,\) of int64"
+    with pytest.warns(UserWarning) as caught:
+        result = thalweg.run(
+            "fedavg", "gaussian-mixture", rounds=2, evaluate_every=1, metrics=broken
+        )
+    (message,) = [str(each.message) for each in caught]
+    assert re.search(rf"round 1: the metric broken raised KeyError: 'broken'\. .*{shapes}", message)
+    assert all(math.isnan(row["broken"]) for row in result.metrics)
+
+
+def test_metrics_need_different_names_that_are_not_taken() -> None:
+    with pytest.raises(ConfigError, match="expected different names, got f1 2 times"):
+        run(metrics=["f1", "f1"])
+    with pytest.raises(ConfigError, match="accuracy is the name of a built-in metric"):
+        run(metrics=["accuracy=mine.py:f"])
+    with pytest.raises(ConfigError, match="expected a name of letters"):
+        run(metrics=thalweg.NamedMetric("a b", share_of_zeros))
+
+
+def test_plan_records_the_name_and_the_direction_of_a_metric() -> None:
+    metric = thalweg.NamedMetric("zeros", share_of_zeros, higher_is_better=False)
+    plan = make_plan("fedavg", "digits-partial", metrics=metric, headline="zeros")
+    assert plan.scenario.metrics == (f"zeros={__name__}:share_of_zeros:lower",)
+    again = plan_from_toml(plan_to_toml(plan), "plan.toml")
+    assert again == plan
+    assert again.scenario.own_metrics["zeros"].better == "lower"
+
+
+def test_headline_is_requested_and_must_have_a_direction() -> None:
+    plan = make_plan("fedavg", "digits-partial", overrides=["headline=f1"])
+    assert plan.scenario.metrics == ("f1",)
+    with pytest.raises(ConfigError, match="unknown headline 'f2'"):
+        make_plan("fedavg", "digits-partial", headline="f2")
+    with pytest.raises(ConfigError, match=r"with a direction.*higher_is_better=True"):
+        make_plan("fedavg", "digits-partial", metrics=share_of_zeros, headline="share_of_zeros")
+
+
+@pytest.mark.parametrize("text", ["f1,auroc", '["f1", "auroc"]', "f1, auroc"])
+def test_list_of_metrics_needs_no_brackets(text: str) -> None:
+    plan = make_plan("fedavg", "digits-partial", overrides=[f"metrics={text}"])
+    assert plan.scenario.metrics == ("f1", "auroc")
+    assert make_plan("fedavg", "digits-partial", metrics="f1").scenario.metrics == ("f1",)
+    one = make_plan("fedavg", "digits-partial", overrides=["metrics=f1"])
+    assert one.scenario.metrics == ("f1",)
 
 
 def test_unsuitable_metrics_are_rejected_before_the_run() -> None:
@@ -58,7 +102,7 @@ def test_unsuitable_metrics_are_rejected_before_the_run() -> None:
         run(metrics="mae")
     with pytest.raises(ConfigError, match="unknown metric 'f2'"):
         run(metrics=["f2"])
-    with pytest.raises(ConfigError, match="expected a name or a function, got 3"):
+    with pytest.raises(ConfigError, match="expected a name, a function .* or a NamedMetric, got 3"):
         run(metrics=3)
 
 
@@ -67,8 +111,9 @@ def test_command_line_accepts_names_and_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def half(targets, predicted):\n    return 0.5\n")
-    words = "run fedavg --on digits-partial --rounds 1 --metric f1 --metric mine.py:half --out r"
+    words = "run fedavg --on digits-partial --rounds 1 --metric f1 --metric mine.py:half:higher --out r"
     done = CliRunner().invoke(app, words.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "F1" in done.output
+    assert re.search(r"half +0.5000 +mine.py:half on the test set", done.output)
     assert '"half": 0.5' in Path("r/metrics.jsonl").read_text().replace('"half":0.5', '"half": 0.5')

@@ -77,6 +77,13 @@ def test_loss_of_the_wrong_task_is_rejected(
         resolve_loss(loss, task, classes, "toy")
 
 
+def test_other_task_is_suggested_only_if_the_data_can_have_it() -> None:
+    with pytest.raises(ConfigError, match=r"Use loss=cross_entropy\.$"):
+        resolve_loss(MeanSquaredError(), "classification", 10, "toy")
+    with pytest.raises(ConfigError, match=r"Use loss=cross_entropy, or set data\.task=regression\.$"):
+        resolve_loss(MeanSquaredError(), "classification", 10, "toy", "regression")
+
+
 @pytest.mark.parametrize("make", [lambda: Huber(delta=0), lambda: Quantile(q=1.0)])
 def test_invalid_parameters_of_losses_are_rejected(make: Any) -> None:
     with pytest.raises(ConfigError):

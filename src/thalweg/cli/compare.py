@@ -64,7 +64,10 @@ def compare_command(
     )
     missing = [job for job in jobs if not is_done(job)]
     if not as_json:
-        console.print(plan_tree(jobs[0].plan, None))
+        first = jobs[0].plan
+        data = first.scenario.data.load(data_dir, first.seed) if missing else None
+        console.print(plan_tree(first, None, data))
+        del data
         kept = len(jobs) - len(missing)
         console.print(
             f"{len(jobs)} runs ({len(recipes)} recipes x {len(jobs) // len(recipes)} seeds)"

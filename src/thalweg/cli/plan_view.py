@@ -10,14 +10,17 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import get_default, kind_of, plan_fields
+from thalweg.data import Dataset
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
+from thalweg.engine.task import describe_metrics, describe_task, get_loss, list_metrics
 from thalweg.forecast import Auto
 from thalweg.local import LocalTraining
+from thalweg.losses import LOSSES
 from thalweg.recipes import Recipe
 
 # These parts are always shown; all others only if they differ from the default.
 COMMON_PARTS = (
-    *("data", "net", "world", "learner"),
+    *("data", "task", "loss", "metrics", "net", "world", "learner"),
     *("memory", "forecast", "selection", "objective", "weights", "server"),
 )
 NOT_FOR_BASELINES = ("net", "augment", "faults")
@@ -33,11 +36,17 @@ class Branch(NamedTuple):
     is_default: bool = False
 
 
-def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
-    """A plan as a tree. `default` is the plan without overrides; differences to it are marked."""
+def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = None) -> Tree:
+    """A plan as a tree. `default` is the plan without overrides; differences to it are marked.
+
+    With the data, the task, the loss and the metrics are shown as well.
+    """
     before = default or plan
     branches: list[Branch] = []
     parts = [*_parts(plan.scenario, before.scenario), *_parts(get_method(plan), get_method(before))]
+    if data is not None:
+        parts = [part for part in parts if part.name != "loss" or not part.is_default]
+        parts += _task_branches(plan, data, {part.name for part in parts})
     for name, line, changes, is_default in sorted(parts, key=lambda part: _rank(part.name)):
         is_ignored = isinstance(plan, BaselinePlan) and name in NOT_FOR_BASELINES
         if not is_ignored and (name in COMMON_PARTS or not is_default):
@@ -68,6 +77,17 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         grid.add_row(branch.name, text)
         tree.add(grid)
     return tree
+
+
+def _task_branches(plan: AnyPlan, data: Dataset, shown: set[str]) -> list[Branch]:
+    """The task, which follows from the data, its loss and its metrics."""
+    branches = [Branch("task", describe_task(plan.scenario, data))]
+    if isinstance(plan, Plan) and "loss" not in shown:
+        branches.append(Branch("loss", describe(get_loss(plan.scenario, data), LOSSES)))
+    metrics = list_metrics(plan.scenario, data)
+    if isinstance(plan, BaselinePlan):
+        metrics = [metric for metric in metrics if metric.name.startswith("prequential")]
+    return [*branches, Branch("metrics", describe_metrics(metrics))]
 
 
 def _parts(owner: Any, before: Any) -> list[Branch]:

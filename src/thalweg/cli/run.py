@@ -12,7 +12,7 @@ from rich.console import Console
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
-from thalweg.core.metrics import METRICS, is_redundant, metrics_in
+from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
@@ -39,8 +39,9 @@ def run_command(
     plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, engine)
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
+    data = plan.scenario.data.load(data_dir, plan.seed)
     if not as_json:
-        console.print(plan_tree(plan, default))
+        console.print(plan_tree(plan, default, data))
     try:
         with show_progress(plan, console, as_json) as watch:
             result = run_any_plan(
@@ -51,6 +52,7 @@ def run_command(
                 watch=watch,
                 command=f"{command} --out {shlex.quote(str(out))}",
                 workers=workers,
+                data=data,
             )
     except KeyboardInterrupt:
         typer.echo(
@@ -61,7 +63,7 @@ def run_command(
         print_json({"folder": str(out), "final": dict(result.final)})
     else:
         alarms = result.alarms if isinstance(result, Result) else None
-        print_summary(console, result.metrics, alarms, out, command)
+        print_summary(console, plan, result.metrics, alarms, out, command)
 
 
 def plan_from_options(
@@ -104,6 +106,7 @@ def default_run_folder(plan: AnyPlan, resume: bool) -> Path:
 
 def print_summary(
     console: Console,
+    plan: AnyPlan,
     metrics: Sequence[MetricsRow],
     alarms: MetricsRow | None,
     out: Path,
@@ -117,7 +120,7 @@ def print_summary(
     seconds = METRICS["seconds"].aggregate(metrics) or 0.0
     megabytes = METRICS["megabytes"].aggregate(metrics)
     lines = [f"done in {format_duration(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
-    lines += metric_lines(metrics)
+    lines += metric_lines(metrics, list(plan.scenario.own_metrics.values()))
     for index, line in enumerate(transition_lines(transitions(metrics))):
         lines.append(_line("" if index else "transitions", line))
     if alarms is not None:
@@ -127,18 +130,19 @@ def print_summary(
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
-def metric_lines(metrics: Sequence[MetricsRow]) -> list[str]:
-    """One line for every metric that applies to a run.
+def metric_lines(metrics: Sequence[MetricsRow], own: Sequence[Metric] = ()) -> list[str]:
+    """One line for every metric that applies to a run; `own` are those of the user.
 
     >>> rows = [{"prequential_accuracy": 0.25}, {"prequential_accuracy": 0.75, "accuracy": 0.5}]
     >>> print(*metric_lines(rows), sep="\\n")
     accuracy        0.5000   share of correct predictions on the test set
     prequential     0.5000   accuracy on arriving samples, before training on them
     """
-    values = {metric.name: metric.aggregate(metrics) for metric in metrics_in("run")}
+    declared = [*metrics_in("run"), *own]
+    values = {metric.name: metric.aggregate(metrics) for metric in declared}
     return [
         _line(metric.column, f"{values[metric.name]:.4f}   {metric.note}")
-        for metric in metrics_in("run")
+        for metric in declared
         if values[metric.name] is not None and not is_redundant(metric, [values])
     ]
 

@@ -21,6 +21,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -413,10 +414,10 @@ def _convert_value(
     is_optional = type(None) in typing.get_args(hint)
     if is_optional and (value is None or (isinstance(value, str) and value == "none")):
         return None
-    if table is None and nested is None:
-        return _convert_plain(value, hint, where, current)
     if field.metadata.get("expand") is not None:
         value = field.metadata["expand"](value)
+    if table is None and nested is None:
+        return _convert_plain(value, hint, where, current)
     if isinstance(value, type):
         value = _instantiate(value, where)
     elif isinstance(value, Mapping):
@@ -456,20 +457,83 @@ def _convert_plain(value: Any, hint: Any, where: str, current: Any) -> Any:
     if isinstance(value, Mapping) and typing.get_origin(hint) is not dict:
         raise _no_such_field(where, value.get("kind", current), value, None)
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    readings = [value]
+    if isinstance(value, str):
+        readings += [parse(f"[{value}]")] if "," in value else []
+        readings += [[item.strip() for item in value.split(",")]]
+    elif not isinstance(value, list | tuple | Mapping):
+        readings += [[value]]
+    for reading in readings:
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(reading, hint)
     try:
-        return msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
-        items: Any = None
-        if isinstance(value, str) and "," in value:
-            items = parse(f"[{value}]")
-        elif not isinstance(value, list | tuple | str | Mapping):
-            items = [value]
-        if items is not None:
-            try:
-                return msgspec.convert(items, hint)
-            except msgspec.ValidationError:
-                pass
-        raise ConfigError(f"{where}={value!r}: {error}.") from error
+        example = msgspec.convert(current, hint)
+    except msgspec.ValidationError:
+        example = None
+    if example in (None, (), ""):
+        example = _get_example(hint)
+    raise ConfigError(
+        f"{where}={_to_text(value)}: expected {describe_type(hint)}, got {_describe_kind(value)}. "
+        f"Example: {where}={_to_text(example)}."
+    )
+
+
+_TYPE_NAMES: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    type(None): "none",
+}
+
+
+def describe_type(hint: Any) -> str:
+    """Return a type hint in words.
+
+    >>> describe_type(float | None), describe_type(tuple[str, ...])
+    ('a number or none', 'text or a list of it')
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(describe_type, args))
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, args))
+    if origin is tuple and args[-1] is Ellipsis:
+        return {float: "numbers", int: "whole numbers", str: "text or a list of it"}.get(
+            args[0], f"a list of {getattr(args[0], '__name__', args[0])}"
+        )
+    if origin is tuple:
+        return f"{len(args)} values: {', '.join(map(describe_type, args))}"
+    return _TYPE_NAMES.get(hint) or f"fields of {getattr(hint, '__name__', hint)}"
+
+
+def _describe_kind(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "a list"
+    return {type(None): "none", bool: "true or false"}.get(type(value)) or {
+        str: "text",
+        int: "a whole number",
+        float: "a number",
+    }.get(type(value), type(value).__name__)
+
+
+def _get_example(hint: Any) -> Any:
+    """Return a value of a type, for a message."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return args[0]
+    if origin in (types.UnionType, typing.Union):
+        return _get_example(next(each for each in args if each is not type(None)))
+    if origin is tuple:
+        return tuple(_get_example(each) for each in args if each is not Ellipsis)
+    return {bool: True, int: 3, float: 0.5, str: "name"}.get(hint, "...")
+
+
+def _to_text(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(_to_text, value))
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 def _no_such_field(

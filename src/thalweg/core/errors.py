@@ -16,6 +16,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MAX_LISTED = 20  # names in a message
+
 
 class ThalwegError(Exception):
     """Base class of all errors of this package; the command line shows the message only."""
@@ -26,13 +28,26 @@ class ConfigError(ThalwegError, ValueError):
 
 
 class UnknownName(ConfigError):
-    """A name is not in the table in which it was looked up."""
+    """A name is not in the table in which it was looked up.
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    A short table is listed. Of a long one only the closest names are shown. `see` is a command that
+    lists it.
+
+    >>> str(UnknownName("part", "wheal", ["wheel", "seat"]))
+    "unknown part 'wheal'; known: seat, wheel. Did you mean 'wheel'?"
+    >>> str(UnknownName("recipe", "fedavgg", ["fedavg", "sfedpo"], see="thalweg list"))
+    "unknown recipe 'fedavgg'. Did you mean 'fedavg'? See `thalweg list`."
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str], see: str = "") -> None:
         known = sorted(set(known))
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {what} {name!r}; known: {', '.join(known) or 'none'}.{hint}")
+        listed = f"; known: {', '.join(known) or 'none'}."
+        if see or (close and len(known) > MAX_LISTED):
+            listed = "."
+        more = f" See `{see}`." if see else ""
+        super().__init__(f"unknown {what} {name!r}{listed}{hint}{more}")
 
 
 class UnknownComponent(ConfigError):

@@ -12,9 +12,8 @@ from thalweg.core.types import Floats32, Ints
 from thalweg.data.base import Task
 from thalweg.data.features import find_unusable
 
-# More distinct whole numbers than this, and more than a share of the rows, are hardly classes.
-MANY_CLASSES = 100
-MANY_CLASSES_SHARE = 0.1
+# Up to this number of distinct whole numbers are classes; more may also be quantities.
+MAX_INFERRED_CLASSES = 20
 
 
 def check_task(task: Task | None) -> None:
@@ -26,9 +25,9 @@ def check_task(task: Task | None) -> None:
 def infer_task(values: npt.NDArray[Any], task: Task | None, where: str) -> Task:
     """Return the given task, or the one that fits the targets.
 
-    Numbers with fractions, and several numbers per sample, mean regression. Whole numbers and text
-    mean classification. Whole numbers with very many distinct values are rejected, because they
-    may mean both.
+    Numbers with fractions, and several numbers per sample, mean regression. Text, and whole numbers
+    with at most 20 distinct values, mean classification. Whole numbers with more distinct values
+    are rejected, because they may be classes or quantities (counts, years, minutes).
 
     >>> infer_task(np.array([0.5, 1.0]), None, "y"), infer_task(np.array([0, 1]), None, "y")
     ('regression', 'classification')
@@ -45,10 +44,11 @@ def infer_task(values: npt.NDArray[Any], task: Task | None, where: str) -> Task:
             return "regression"
     if values.dtype.kind in "fiu":
         distinct = len(np.unique(values))
-        if distinct > max(MANY_CLASSES, MANY_CLASSES_SHARE * len(values)):
+        if distinct > MAX_INFERRED_CLASSES:
             raise DataError(
-                f"{where} has {distinct} distinct whole numbers in {len(values)} rows: classes or "
-                "quantities? Set data.task=regression to predict a number, or "
+                f"{where} has {distinct} distinct whole numbers in {len(values)} rows, from "
+                f"{values.min():g} to {values.max():g}; more than {MAX_INFERRED_CLASSES} may be "
+                "classes or quantities. Set data.task=regression to predict a number, or "
                 "data.task=classification if each value is a class."
             )
     return "classification"

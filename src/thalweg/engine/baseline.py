@@ -24,6 +24,7 @@ from thalweg.engine.metrics import sample_bytes
 from thalweg.engine.plan import AnyPlan, BaselinePlan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
+from thalweg.engine.task import describe_task
 from thalweg.streams import World
 
 BEFORE_ROUND = -1  # the tick of samples that arrived before the round
@@ -103,7 +104,12 @@ def run_baseline(
         folder.delete_metrics()
         metrics = _run_rounds(plan, online, folder, watch)
         folder.write_summary(
-            {"title": plan.title, "rounds": len(metrics), "final": dict(metrics[-1])}
+            {
+                "title": plan.title,
+                "task": describe_task(plan.scenario, data),
+                "rounds": len(metrics),
+                "final": dict(metrics[-1]),
+            }
         )
         return BaselineResult(plan, metrics, folder.path)
     finally:

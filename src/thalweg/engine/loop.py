@@ -40,10 +40,10 @@ from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
-from thalweg.engine.task import make_net, try_loss
+from thalweg.engine.task import describe_task, make_net, try_loss
 from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import DriftDetection, alarm_summary
-from thalweg.evaluation.named import get_named_metric, name_metrics
+from thalweg.evaluation.named import get_named_metric
 from thalweg.federation import (
     KnowsConcepts,
     ServedModels,
@@ -75,6 +75,7 @@ class Result:
     model: Floats32  # (P,) the final model; of a bank, the one that most clients use
     folder: Path | None
     alarms: MetricsRow | None = None  # scores of the recipe's alarm; None without an alarm
+    task: str = ""  # such as "regression, 1 output"
 
     @property
     def final(self) -> MetricsRow:
@@ -150,7 +151,7 @@ def run(
         model=model,
         optimizer=optimizer,
         **({} if loss is None else {"loss": loss}),
-        **({} if metrics is None else {"metrics": name_metrics(metrics)}),
+        **({} if metrics is None else {"metrics": metrics}),
         **settings,
     )
     return run_plan(
@@ -299,10 +300,11 @@ def _run_rounds(
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
     served = get_served_models(server, plan.recipe)
     alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.is_known)
+    task = describe_task(plan.scenario, data)
     if folder is not None:
-        _write_results(folder, plan, net, served, metrics, alarms)
+        _write_results(folder, plan, net, served, metrics, alarms, task)
     model = served.models[int(served.shares.argmax())]
-    return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms)
+    return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms, task)
 
 
 def _restore(
@@ -343,6 +345,7 @@ def _write_results(
     served: ServedModels,
     metrics: list[MetricsRow],
     alarms: MetricsRow | None,
+    task: str,
 ) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
@@ -358,7 +361,7 @@ def _write_results(
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, **summarise_run(metrics)}
+    summary = {"title": plan.title, "task": task, **summarise_run(metrics)}
     if alarms is not None:
         summary["alarms"] = alarms
     folder.write_summary(summary)

@@ -149,7 +149,7 @@ def make_any_plan(
     if isinstance(method, str) and method in BASELINES:
         method = BASELINES[method]()
     if isinstance(method, str) and "+" not in method and method not in RECIPES:
-        raise UnknownName("recipe or baseline", method, [*RECIPES, *BASELINES])
+        raise UnknownName("recipe", method, [*RECIPES, *BASELINES], see="thalweg list")
     if not isinstance(method, Baseline):
         return make_plan(method, scenario, **options)
     seed, _ = options.pop("seed", 0), options.pop("engine", "auto")

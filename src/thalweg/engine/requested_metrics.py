@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,6 +17,10 @@ from thalweg.engine.scores import split_test_set
 from thalweg.engine.simulated import SimulatedFederation
 from thalweg.evaluation.named import get_named_metric
 from thalweg.federation import ServedModels
+
+
+# Metrics that have failed, by run.
+_WARNED: WeakKeyDictionary[SimulatedFederation, set[str]] = WeakKeyDictionary()
 
 
 def compute_requested_metrics(
@@ -29,7 +35,8 @@ def compute_requested_metrics(
     """Return the requested metrics that the row does not have yet, averaged over the clients.
 
     Each client predicts with its mixture of models, in its view of the test set: the weighted mean
-    of their class probabilities, or of their outputs in a regression.
+    of their class probabilities, or of their outputs in a regression. A metric that raises or is
+    not finite is nan, with one warning in a run.
     """
     found = [get_named_metric(name, data.task, data.name) for name in names]
     metrics = [metric for metric in found if metric.name not in row]
@@ -49,7 +56,16 @@ def compute_requested_metrics(
         predicted = outputs.reshape(targets.shape) if is_regression else outputs.argmax(axis=1)
         for metric in metrics:
             given = outputs if metric.needs_probabilities else predicted
-            values[metric.name].append(metric.compute(targets, given))
+            value, failure = metric.compute(targets, given)
+            values[metric.name].append(value)
+            warned = _WARNED.setdefault(federation, set())
+            if failure and metric.name not in warned:
+                warned.add(metric.name)
+                warnings.warn(
+                    f"round {rnd + 1}: {failure} It is nan in the rows of such rounds, and the run "
+                    "continues; later failures of this metric are not reported.",
+                    stacklevel=2,
+                )
     return {name: fmean(each, weights=sizes.tolist()) for name, each in values.items()}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +12,23 @@ import numpy.typing as npt
 
 from thalweg.core.config import get_function_path, load_function
 from thalweg.core.errors import UnknownName, require
+from thalweg.core.metrics import METRICS, Metric
 
 Array = npt.NDArray[Any]
 
 
+FLAGS = ("higher", "lower", "probabilities")  # after the path of a function
+
+
 @dataclass(frozen=True)
 class NamedMetric:
-    """A function of the targets and the predictions of a test set."""
+    """A function of the targets and the predictions of a test set.
+
+    >>> def bias(targets, predicted):
+    ...     return (predicted - targets).mean()
+    >>> NamedMetric("bias", bias, higher_is_better=False).to_text()
+    'bias=thalweg.evaluation.named:bias:lower'
+    """
 
     name: str
     """The key in the rows of a run."""
@@ -27,22 +36,30 @@ class NamedMetric:
     task: str | None = None  # None: both
     needs_probabilities: bool = False
     """Whether predictions are class probabilities (n, C), not labels."""
+    higher_is_better: bool | None = None
+    """The direction; None: unknown, then runs cannot be compared by it."""
 
-    def compute(self, targets: Array, predicted: Array) -> float:
-        """Return the metric; nan, with a warning, if it fails or is not a finite number."""
+    def to_text(self) -> str:
+        """Return the metric as a plan records it: ``NAME=PATH:FUNCTION``, then flags."""
+        flags = {None: "", True: ":higher", False: ":lower"}[self.higher_is_better]
+        flags += ":probabilities" if self.needs_probabilities else ""
+        return f"{self.name}={get_function_path(self.function)}{flags}"
+
+    def compute(self, targets: Array, predicted: Array) -> tuple[float, str]:
+        """Return the metric and an empty text; if it has no finite value, nan and the reason."""
         try:
             value = float(self.function(targets, predicted))
-            reason = f"it returned {value}"
         except Exception as error:  # a metric must not end the run
-            value, reason = math.nan, f"it raised {type(error).__name__}: {error}"
-        if not math.isfinite(value):
-            warnings.warn(
-                f"the metric {self.name} has no value: {reason}. Expected a finite number from "
-                f"targets {targets.shape} and predictions {predicted.shape}; the run continues.",
-                stacklevel=2,
-            )
-            return math.nan
-        return value
+            value, reason = math.nan, f"raised {type(error).__name__}: {error}"
+        else:
+            reason = f"returned {value}"
+        if math.isfinite(value):
+            return value, ""
+        return math.nan, (
+            f"the metric {self.name} {reason}. Expected a finite number from targets "
+            f"{targets.shape} of {targets.dtype} and predictions {predicted.shape} of "
+            f"{predicted.dtype}."
+        )
 
 
 def _accuracy(targets: Array, predicted: Array) -> float:
@@ -107,37 +124,106 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {}  # functions of this process, by 
 
 
 def name_metrics(metrics: Any) -> tuple[str, ...]:
-    """Return names of metrics for a scenario: names as they are, functions by their path.
+    """Return metrics as a plan records them: names as they are, functions by their path.
 
-    >>> name_metrics("f1"), name_metrics(["f1", "auroc"]), name_metrics(None)
-    (('f1',), ('f1', 'auroc'), ())
+    >>> name_metrics("f1"), name_metrics(["f1", "auroc"]), name_metrics("f1,auroc")
+    (('f1',), ('f1', 'auroc'), ('f1', 'auroc'))
     """
-    if metrics is None:
-        return ()
-    is_one = isinstance(metrics, str) or not isinstance(metrics, Iterable)
-    names = []
-    for metric in [metrics] if is_one else metrics:
-        if not isinstance(metric, str):
-            require(callable(metric), f"metrics: expected a name or a function, got {metric!r}.")
-            _FUNCTIONS[get_function_path(metric)] = metric
-            metric = get_function_path(metric)
-        elif ":" not in metric and metric not in NAMED_METRICS:
+    if isinstance(metrics, str):
+        metrics = [text.strip() for text in metrics.split(",")]
+    is_one = not isinstance(metrics, Iterable)
+    texts = [_name_metric(metric) for metric in ([metrics] if is_one else metrics)]
+    names = [split_metric(text)[0] for text in texts]
+    for text, name in zip(texts, names, strict=True):
+        require(
+            names.count(name) == 1,
+            f"metrics: expected different names, got {name} {names.count(name)} times. Remove one "
+            "or give it another name: thalweg.NamedMetric(NAME, FUNCTION), NAME=FILE.py:FUNCTION.",
+        )
+        require(
+            text in NAMED_METRICS or name not in METRICS,
+            f"metrics={text}: {name} is the name of a built-in metric; expected another name. "
+            "Rename the function, or use thalweg.NamedMetric(NAME, FUNCTION) or "
+            "NAME=FILE.py:FUNCTION.",
+        )
+    return tuple(texts)
+
+
+def _name_metric(metric: Any) -> str:
+    if isinstance(metric, str):
+        if ":" not in metric and metric not in NAMED_METRICS:
             raise UnknownName("metric", metric, [*NAMED_METRICS, "FILE.py:FUNCTION"])
-        names.append(metric)
-    return tuple(names)
+        return metric
+    if isinstance(metric, NamedMetric):
+        require(
+            metric.name.isidentifier(),
+            f"metrics: expected a name of letters, digits and _, got {metric.name!r}.",
+        )
+        _FUNCTIONS[get_function_path(metric.function)] = metric.function
+        return metric.to_text()
+    require(
+        callable(metric),
+        f"metrics: expected a name, a function f(y_true, y_pred) or a NamedMetric, got {metric!r}.",
+    )
+    _FUNCTIONS[get_function_path(metric)] = metric
+    return get_function_path(metric)
 
 
-def get_named_metric(name: str, task: str, data_name: str) -> NamedMetric:
+def split_metric(text: str) -> tuple[str, str, set[str]]:
+    """Return the name, the path of the function and the flags of a metric in a plan.
+
+    >>> split_metric("gain=mine.py:f:higher")
+    ('gain', 'mine.py:f', {'higher'})
+    >>> split_metric("mine.py:f"), split_metric("f1")
+    (('f', 'mine.py:f', set()), ('f1', 'f1', set()))
+    """
+    name, equals, path = text.partition("=")
+    if not (equals and name.isidentifier()):
+        name, path = "", text
+    parts, flags = path.split(":"), set()
+    while len(parts) > 2 and parts[-1] in FLAGS:
+        flags.add(parts.pop())
+    return name or parts[-1], ":".join(parts), flags
+
+
+def get_metric_declaration(text: str) -> Metric:
+    """Return the declaration of a metric in a plan: its name, direction and where it is shown.
+
+    >>> get_metric_declaration("gain=mine.py:f:higher").better
+    'higher'
+    """
+    if text in METRICS:
+        return METRICS[text]
+    name, path, flags = split_metric(text)
+    return Metric(
+        name,
+        f"{path} on the test set",
+        better="higher" if "higher" in flags else "lower" if "lower" in flags else "",
+        applies="user-defined",
+        heading=name,
+        title=f"{name} on the test set",
+        places=("run", "table", "figure"),
+        note=f"{path} on the test set",
+    )
+
+
+def get_named_metric(text: str, task: str, data_name: str) -> NamedMetric:
     """Return a metric by its name or path; `ConfigError` if it does not fit the task."""
-    if name not in NAMED_METRICS:
-        function = _FUNCTIONS.get(name) or load_function(name, "metrics")
-        needs_probabilities = bool(getattr(function, "needs_probabilities", False))
-        return NamedMetric(name.rpartition(":")[2], function, None, needs_probabilities)
-    metric = NAMED_METRICS[name]
+    if text not in NAMED_METRICS:
+        name, path, flags = split_metric(text)
+        function = _FUNCTIONS.get(path) or load_function(path, "metrics")
+        needs = "probabilities" in flags or bool(getattr(function, "needs_probabilities", False))
+        require(
+            task == "classification" or not needs,
+            f"metrics={text} needs class probabilities, but the task of {data_name} is {task}. "
+            "Use a function of targets and predicted numbers.",
+        )
+        return NamedMetric(name, function, None, needs)
+    metric = NAMED_METRICS[text]
     suitable = [each.name for each in NAMED_METRICS.values() if each.task == task]
     require(
         metric.task == task,
-        f"metrics={name} is for {metric.task}, but the task of {data_name} is {task}. Use "
+        f"metrics={text} is for {metric.task}, but the task of {data_name} is {task}. Use "
         f"{', '.join(suitable)} or a function (FILE.py:FUNCTION).",
     )
     return metric

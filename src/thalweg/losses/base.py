@@ -25,10 +25,13 @@ class Loss(Protocol):
         ...
 
 
-def resolve_loss(loss: Loss | None, task: str, num_classes: int, name: str) -> Loss:
+def resolve_loss(
+    loss: Loss | None, task: str, num_classes: int, name: str, other_task: str = ""
+) -> Loss:
     """Return the loss of a data set: the given one if it fits the task, or the default.
 
-    `name` is that of the data set, for messages.
+    `name` is that of the data set, for messages. `other_task` is the task that the same data may
+    have with another setting of `data.task`; empty: there is none.
 
     >>> resolve_loss(None, "classification", 10, "digits"), resolve_loss(None, "regression", 0, "")
     (CrossEntropy(), MeanSquaredError())
@@ -44,7 +47,8 @@ def resolve_loss(loss: Loss | None, task: str, num_classes: int, name: str) -> L
     require(
         expected == task,
         f"loss={type(loss).__name__} is for {expected}, but the targets of {name} are {targets} "
-        f"({task}). Use loss={suitable}, or set data.task={expected}.",
+        f"({task}). Use loss={suitable}"
+        + (f", or set data.task={expected}." if expected == other_task else "."),
     )
     require(
         not has_single_logit(loss) or num_classes == 2,

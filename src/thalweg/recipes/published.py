@@ -80,7 +80,7 @@ def get_recipe(name: str) -> Recipe:
     names = name.split("+")
     for each in names:
         if each not in RECIPES:
-            raise UnknownName("recipe", each, RECIPES)
+            raise UnknownName("recipe", each, RECIPES, see="thalweg list")
     changed_by: dict[str, str] = {}
     all_changes: dict[str, Any] = {}
     for guest in names[1:]:

@@ -16,7 +16,6 @@ from thalweg.core.errors import require
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.evaluation.named import name_metrics
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import Summary, summarise
@@ -65,7 +64,7 @@ def compare(
     if loss is not None:
         settings["loss"] = loss
     if metrics is not None:
-        settings["metrics"] = name_metrics(metrics)
+        settings["metrics"] = metrics
     where = None if data_dir is None else Path(data_dir)
     with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
         jobs = comparison_jobs(

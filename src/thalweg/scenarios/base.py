@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thalweg.core.config import check_ranges, choice, convert_parts
+from thalweg.core.errors import UnknownName, require
+from thalweg.core.metrics import HEADLINES, METRICS, Metric
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
-from thalweg.evaluation.named import name_metrics
+from thalweg.evaluation.named import NAMED_METRICS, get_metric_declaration, name_metrics
 from thalweg.local import LocalTraining
 from thalweg.losses import LOSSES, Loss, wrap_function
 from thalweg.nets import NETS, NetSpec
@@ -46,9 +48,15 @@ class Scenario:
 
     None: cross_entropy for classes, mse for numbers.
     """
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = field(default=(), metadata={"expand": name_metrics})
     """Further metrics on the test set: accuracy, balanced_accuracy, f1, auroc, log_loss, mae, rmse,
-    r2, or functions of targets and predictions (file.py:function).
+    r2, or functions of targets and predictions (file.py:function, followed by :higher or :lower,
+    the better direction).
+    """
+    headline: str | None = None
+    """The metric by which runs are compared.
+
+    None: accuracy or mae; without a test set, prequential_accuracy or prequential_mae.
     """
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """Augmentation of training images; None: none."""
@@ -67,6 +75,8 @@ class Scenario:
     def __post_init__(self) -> None:
         convert_parts(self)
         object.__setattr__(self, "metrics", name_metrics(self.metrics))
+        if self.headline is not None:
+            self._add_headline(self.headline)
         check_ranges(
             self,
             rounds="[1, inf)",
@@ -76,4 +86,27 @@ class Scenario:
             evaluate_first="[0, inf)",
             validation="[0, 1)",
             prequential="[0, inf)",
+        )
+
+    @property
+    def own_metrics(self) -> dict[str, Metric]:
+        """The declarations of the metrics that the user defined, by name."""
+        found = [get_metric_declaration(text) for text in self.metrics]
+        return {metric.name: metric for metric in found if metric.name not in METRICS}
+
+    def _add_headline(self, name: str) -> None:
+        """Request the headline if it is a metric that is computed on request only."""
+        if name in NAMED_METRICS and name not in self.metrics:
+            object.__setattr__(self, "metrics", (*self.metrics, name))
+        known = {
+            **{name: METRICS[name] for name in (*NAMED_METRICS, *HEADLINES)},
+            **self.own_metrics,
+        }
+        if name not in known:
+            raise UnknownName("headline", name, known)
+        require(
+            known[name].better != "",
+            f"headline={name}: expected a metric with a direction, but it is not known whether "
+            f"higher or lower is better. Use thalweg.NamedMetric({name!r}, FUNCTION, "
+            "higher_is_better=True), or FILE.py:FUNCTION:higher on the command line.",
         )

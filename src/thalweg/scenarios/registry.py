@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from thalweg.core.errors import UnknownName
+from thalweg.core.errors import UnknownName, require
 from thalweg.data import (
     Arrays,
     Cifar10,
@@ -168,5 +168,9 @@ def find_scenario(name: str) -> Scenario:
     if Path(name).suffix in (".npz", ".csv", ".parquet"):
         return own_data(name)
     if name not in SCENARIOS:
-        raise UnknownName("scenario", name, [*SCENARIOS, "FILE.csv, FILE.parquet or FILE.npz"])
+        require(
+            "." not in name,
+            f"{name}: expected the name of a scenario, or a .csv, .parquet or .npz file.",
+        )
+        raise UnknownName("scenario", name, SCENARIOS, see="thalweg list")
     return SCENARIOS[name]()
