@@ -291,3 +291,28 @@ def test_invalid_regression_targets_are_reported_with_their_row(tmp_path: Path) 
         load(tmp_path, columns={"label": targets})
     with pytest.raises(DataError, match=r"column 'label' is string; expected numbers"):
         load(tmp_path, task="regression")
+
+
+def test_several_label_columns_are_the_outputs_of_a_regression(tmp_path: Path) -> None:
+    data = load(tmp_path, label=("age", "height"), features=("size",), columns={"size": [1.5] * 10})
+    assert (data.task, data.num_outputs, data.y.shape) == ("regression", 2, (8, 2))
+    assert all(height == age**2 for age, height in data.y.tolist())
+    assert Table("people.csv", label="age, height").label == ("age", "height")
+    plain = load(tmp_path, label="age,height", columns={"size": [0.5, 1.5] * 5})
+    assert plain.columns == ("size",)
+
+
+def test_invalid_label_columns_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs one label column, got 2: a, b"):
+        Table("people.csv", label="a,b", task="classification")
+    with pytest.raises(ConfigError, match="must be different columns, got a, a"):
+        Table("people.csv", label=("a", "a"))
+    with pytest.raises(ConfigError, match="must not contain the label b"):
+        Table("people.csv", label="a,b", features=("b",))
+    with pytest.raises(ConfigError, match=r"unknown label column in people.parquet: 'heigth'"):
+        load(tmp_path, label="age,heigth")
+    broken = "a,b,x\n1.5,2,0\n2.5,high,1\n3.5,4,2\n"
+    with pytest.raises(DataError, match=r"column 'b' is string, for example 'high' in row 2"):
+        load_csv(tmp_path, broken, label="a,b")
+    with pytest.raises(DataError, match=r"row 2, column 'b'"):
+        load_csv(tmp_path, broken.replace("high", "nan"), label="a,b")

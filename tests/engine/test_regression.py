@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import thalweg
 from thalweg.core.errors import ConfigError
+from thalweg.core.types import Ints, MemoryContext
 from thalweg.data import Arrays
 from thalweg.engine.plan import plan_from_toml, plan_to_toml
 from thalweg.local import LocalTraining
@@ -47,6 +49,23 @@ def scenario(file: Path, **changes: Any) -> Scenario:
 
 def absolute(outputs: Any, targets: Any) -> Any:
     return (outputs - targets).abs()
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Keep the newest samples; reads no labels, but does not say so."""
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: None, context: MemoryContext, rng: Any) -> tuple[None, Ints]:
+        both = np.arange(context.held + context.num_new)
+        return None, both[-context.capacity :]
+
+
+@dataclass(frozen=True)
+class DeclaredNewest(Newest):
+    needs_class_labels: ClassVar[bool] = False
 
 
 REGRESSION_RECIPES = [
@@ -109,7 +128,8 @@ def test_regression_learns_and_reports_its_errors(file: Path) -> None:
         ({"selection": "dpcs"}, "selection=Dpcs needs class labels"),
         ({"objective": "not-true"}, "objective=NotTrue needs class labels.*objective=loss"),
         ({"bank": "fedrc"}, "bank=FedRc needs class labels.*bank=feddrift"),
-        ({"alarm": "ddm"}, "alarm=Ddm needs class labels.*alarm=page-hinkley"),
+        ({"alarm": "ddm"}, "alarm=Ddm needs class labels.*alarm=page-hinkley or window-test"),
+        ({"memory": Newest}, "memory=Newest receives class labels and does not declare"),
         ({"world": "latent-states"}, "world=LatentStates needs class labels.*world=replay"),
         ({"world": "inflow"}, "world=Inflow needs class labels.*partition=even"),
         ({"drift": "sudden"}, "a view with other labels needs classes"),
@@ -121,6 +141,18 @@ def test_components_that_need_class_labels_are_rejected(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         thalweg.run("fedavg", scenario(file), **settings)
+
+
+def test_a_user_component_that_declares_to_need_no_labels_is_accepted(file: Path) -> None:
+    result = thalweg.run("fedavg", scenario(file), memory=DeclaredNewest)
+    assert result.final["mae"] > 0
+
+
+@pytest.mark.parametrize("name", ["DDM", "EDDM", "HDDM_A"])
+def test_detectors_of_river_for_wrong_predictions_are_rejected(file: Path, name: str) -> None:
+    pytest.importorskip("river")
+    with pytest.raises(ConfigError, match=r"alarm=RiverAlarm needs class labels.*page-hinkley"):
+        thalweg.run("fedavg", scenario(file), alarm={"kind": "river", "name": name})
 
 
 def test_sfedpo_is_rejected_with_an_alternative(file: Path) -> None:

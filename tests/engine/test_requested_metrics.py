@@ -52,7 +52,7 @@ def test_named_metrics_equal_those_of_scikit_learn() -> None:
 
 def test_failing_metric_is_nan_with_one_warning_and_does_not_end_the_run() -> None:
     shapes = r"targets \(1000,\) of int64 and predictions \(1000,\) of int64"
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="the metric broken") as caught:
         result = thalweg.run(
             "fedavg", "gaussian-mixture", rounds=2, evaluate_every=1, metrics=broken
         )
@@ -102,7 +102,9 @@ def test_unsuitable_metrics_are_rejected_before_the_run() -> None:
         run(metrics="mae")
     with pytest.raises(ConfigError, match="unknown metric 'f2'"):
         run(metrics=["f2"])
-    with pytest.raises(ConfigError, match="expected a name, a function .* or a NamedMetric, got 3"):
+    with pytest.raises(
+        ConfigError, match=r"expected a name, a function .* or a NamedMetric, got 3"
+    ):
         run(metrics=3)
 
 
@@ -111,8 +113,9 @@ def test_command_line_accepts_names_and_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def half(targets, predicted):\n    return 0.5\n")
-    words = "run fedavg --on digits-partial --rounds 1 --metric f1 --metric mine.py:half:higher --out r"
-    done = CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    words = "run fedavg --on digits-partial --rounds 1 --out r"
+    metrics = "--metric f1 --metric mine.py:half:higher"
+    done = CliRunner().invoke(app, [*words.split(), *metrics.split()], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "F1" in done.output
     assert re.search(r"half +0.5000 +mine.py:half on the test set", done.output)

@@ -80,7 +80,9 @@ def test_loss_of_the_wrong_task_is_rejected(
 def test_other_task_is_suggested_only_if_the_data_can_have_it() -> None:
     with pytest.raises(ConfigError, match=r"Use loss=cross_entropy\.$"):
         resolve_loss(MeanSquaredError(), "classification", 10, "toy")
-    with pytest.raises(ConfigError, match=r"Use loss=cross_entropy, or set data\.task=regression\.$"):
+    with pytest.raises(
+        ConfigError, match=r"Use loss=cross_entropy, or set data\.task=regression\.$"
+    ):
         resolve_loss(MeanSquaredError(), "classification", 10, "toy", "regression")
 
 

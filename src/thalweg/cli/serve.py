@@ -144,7 +144,9 @@ def serve_command(
         print_json({"folder": str(out), "final": metrics[-1]})
     else:
         alarms = RunFolder(out).summary().get("alarms")
-        print_summary(console, plan, metrics, alarms, out, (out / "command.txt").read_text().strip())
+        print_summary(
+            console, plan, metrics, alarms, out, (out / "command.txt").read_text().strip()
+        )
 
 
 def _merge_previous(out: Path, options: dict[str, Any]) -> dict[str, Any]:

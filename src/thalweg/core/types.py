@@ -53,7 +53,7 @@ class MemoryContext(NamedTuple):
     held: int  # samples it holds now, at most `capacity`
     num_new: int  # samples that have just arrived
     state: int  # their latent state; -1: unknown, or the memory does not declare `uses_forecast`
-    held_labels: Ints  # (held,)
+    held_labels: Ints  # (held,) classes; 0 in a regression
     new_labels: Ints  # (num_new,)
     outlook: Outlook
     last_layer: LastLayer | None = None  # of held and new samples, for policies that need it

@@ -114,8 +114,9 @@ def read_numbers(table: pa.Table, name: str, file: Path) -> Floats:
     column = read_column(table, name, file)
     if not is_numeric(column.type):
         raise DataError(
-            f"{file}: column {name!r} is {column.type}, for example {str(column[0])!r} in row 1; "
-            "expected numbers."
+            f"{file}: column {name!r} is {column.type}, "
+            f"for example {_find_text(column)}; expected numbers. Correct such rows, or leave the "
+            "column out."
         )
     values = column.cast(pa.float64(), safe=False).to_numpy()
     if (at := find_unusable(values)) is not None:
@@ -124,6 +125,16 @@ def read_numbers(table: pa.Table, name: str, file: Path) -> Floats:
             "expected a finite number that fits in 32 bits."
         )
     return np.asarray(values, dtype=np.float64)
+
+
+def _find_text(column: pa.ChunkedArray[Any]) -> str:
+    """The first value that is not a number, with its row."""
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"{str(value)!r} in row {row + 1}"
+    return f"{str(column[0])!r} in row 1"
 
 
 def read_codes(table: pa.Table, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:

@@ -30,16 +30,17 @@ class Table:
     """Rows of a Parquet or CSV file with a label and, optionally, a client and a time.
 
     Labels and clients may be text or integers; their distinct values, in sorted order, are the
-    classes and the clients. A label column with fractions is the target of a regression; it is not
-    scaled. Times may be dates, timestamps (converted to seconds since 1970) or
-    numbers. Rows keep the order of the file. With a time column the test part is the end of every
-    client's history, otherwise the same random part of every class for every run (in a regression:
-    of all rows).
+    classes and the clients. A label column with fractions is the target of a regression, and so
+    are several label columns; they are not scaled. Times may be dates, timestamps (converted to
+    seconds since 1970) or numbers. Rows keep the order of the file. With a time column the test
+    part is the end of every client's history, otherwise the same random part of every class for
+    every run (in a regression: of all rows).
     """
 
     path: str
     """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""
-    label: str = "label"
+    label: str | tuple[str, ...] = "label"
+    """The column of the targets; several columns (a,b) are the outputs of a regression."""
     client: str | None = None
     time: str | None = None
     features: tuple[str, ...] | None = None
@@ -48,7 +49,8 @@ class Table:
     standardise: bool = True
     """Scale features to mean 0 and standard deviation 1 in the training part."""
     task: Task | None = None
-    """classification or regression; None: regression if a label has a fraction."""
+    """classification or regression; None: regression if a label has a fraction, or if there are
+    several label columns."""
 
     def __post_init__(self) -> None:
         require(
@@ -57,7 +59,16 @@ class Table:
         )
         check_ranges(self, test_fraction="(0, 1)")
         check_task(self.task)
-        parts = [name for name in (self.label, self.client, self.time) if name is not None]
+        if isinstance(self.label, str) and "," in self.label:
+            names = tuple(name.strip() for name in self.label.split(","))
+            object.__setattr__(self, "label", names)
+        require(len(self.labels) > 0, "label must name at least one column, got none.")
+        require(
+            len(self.labels) == 1 or self.task != "classification",
+            f"data.task=classification needs one label column, got {len(self.labels)}: "
+            f"{', '.join(self.labels)}. Name one column, or use data.task=regression.",
+        )
+        parts = [name for name in (*self.labels, self.client, self.time) if name is not None]
         require(
             len(set(parts)) == len(parts),
             f"label, client and time must be different columns, got {', '.join(parts)}.",
@@ -71,10 +82,13 @@ class Table:
                 len(set(self.features)) == len(self.features),
                 f"features names a column twice: {', '.join(self.features)}.",
             )
-            require(
-                self.label not in self.features,
-                f"features must not contain the label {self.label!r}.",
-            )
+            both = [name for name in self.labels if name in self.features]
+            require(not both, f"features must not contain the label {', '.join(both)}.")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label columns."""
+        return (self.label,) if isinstance(self.label, str) else self.label
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
@@ -112,18 +126,22 @@ class Table:
 
     def _read_targets(self, table: pa.Table, file: Path) -> tuple[Task, Targets, tuple[str, ...]]:
         """Return the task, class labels or numbers, and the names of the classes."""
-        where, task = f"{file}: column {self.label!r}", self.task
-        if is_numeric(table.schema.field(self.label).type):
-            values = read_numbers(table, self.label, file)
+        first, task = self.labels[0], self.task
+        where = f"{file}: column {first!r}"
+        if len(self.labels) > 1:
+            columns = [read_numbers(table, name, file) for name in self.labels]
+            return "regression", np.column_stack(columns).astype(np.float32), ()
+        if is_numeric(table.schema.field(first).type):
+            values = read_numbers(table, first, file)
             task = infer_task(values, self.task, where)
             if task == "regression":
                 return task, convert_numbers(values, where, first_row=1), ()
         elif task == "regression":
             raise DataError(
-                f"{where} is {table.schema.field(self.label).type}; expected numbers "
+                f"{where} is {table.schema.field(first).type}; expected numbers "
                 "(data.task=regression). Name another label column, or leave data.task out."
             )
-        labels, class_names = read_codes(table, self.label, file)
+        labels, class_names = read_codes(table, first, file)
         if len(class_names) < 2:
             raise DataError(
                 f"{where} is {class_names[0]!r} in every row; expected at least two classes."
@@ -135,16 +153,19 @@ class Table:
         import pyarrow as pa
 
         known = table.column_names
-        named = {"label": self.label, "client": self.client, "time": self.time}
-        for part, name in [*named.items(), *(("feature", name) for name in self.features or ())]:
-            if name is not None and name not in known:
+        named = [("label", name) for name in self.labels]
+        named += [("client", self.client)] if self.client is not None else []
+        named += [("time", self.time)] if self.time is not None else []
+        for part, name in [*named, *(("feature", name) for name in self.features or ())]:
+            if name not in known:
                 raise UnknownName(f"{part} column in {file.name}:", name, known)
         name, times = Counter(known).most_common(1)[0]
         if times > 1:
             raise DataError(f"{file}: {times} columns have the name {name!r}.")
         if self.features is not None:
             return list(self.features)
-        rest = [name for name in known if name not in named.values()]
+        used = {name for _, name in named}
+        rest = [name for name in known if name not in used]
         empty = [name for name in rest if pa.types.is_null(table.schema.field(name).type)]
         if empty:
             raise DataError(

@@ -66,9 +66,10 @@ def convert_numbers(values: npt.NDArray[Any], where: str, first_row: int = 0) ->
         )
     numbers = values.astype(np.float64)
     if (at := find_unusable(numbers)) is not None:
+        column = f", column {at[1]}" if numbers.ndim > 1 else ""
         raise DataError(
-            f"{where}: the target in row {at[0] + first_row} is {numbers[at]}; expected a finite "
-            "number that fits in 32 bits. Drop the row or fill in a value."
+            f"{where}: the target in row {at[0] + first_row}{column} is {numbers[at]}; expected a "
+            "finite number that fits in 32 bits. Drop the row or fill in a value."
         )
     return numbers.astype(np.float32)
 

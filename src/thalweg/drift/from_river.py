@@ -72,6 +72,11 @@ class RiverAlarm(AlarmOptions):
         check_ranges(self, max_values="[2, inf)")
         self.parse_settings()  # raises an error for invalid settings
 
+    @property
+    def needs_class_labels(self) -> bool:
+        """Whether the detector models a share of wrong predictions, as those of River's binary."""
+        return self._detector_class.__module__.startswith(RIVER_MODULES[1])
+
     def parse_settings(self) -> dict[str, Any]:
         """Return `settings` as a dictionary.
 

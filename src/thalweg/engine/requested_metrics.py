@@ -18,7 +18,6 @@ from thalweg.engine.simulated import SimulatedFederation
 from thalweg.evaluation.named import get_named_metric
 from thalweg.federation import ServedModels
 
-
 # Metrics that have failed, by run.
 _WARNED: WeakKeyDictionary[SimulatedFederation, set[str]] = WeakKeyDictionary()
 

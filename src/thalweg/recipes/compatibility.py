@@ -22,7 +22,7 @@ attribute                      if not declared   meaning
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
 ``needs_sgd``                  False             objective, sample weights: relies on SGD steps
-``needs_class_labels``         False             any stage, world: works with classes only
+``needs_class_labels``         if it gets labels any stage, world: works with classes only
 =============================  ================  ==================================================
 """
 
@@ -34,7 +34,7 @@ from typing import Any
 
 from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.bank import SplitsSamples
-from thalweg.core.capabilities import ChecksWorld, ServerPart, Surveys
+from thalweg.core.capabilities import ChecksWorld, CountsLabels, ServerPart, Surveys
 from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
 from thalweg.forecast import OpensStates, RecognisesStates, resolve_forecast
@@ -102,6 +102,8 @@ def check_optimizer(recipe: Recipe, local: LocalTraining) -> None:
     )
 
 
+# Stages whose components are given the class labels of samples.
+LABELLED_STAGES = ("memory", "sample_weights", "forecast")
 # What to use for a regression, by the field of a component that needs class labels.
 REGRESSION_ALTERNATIVES = {
     "memory": "memory=reservoir, fifo or importance",
@@ -110,7 +112,8 @@ REGRESSION_ALTERNATIVES = {
     "objective": "objective=loss or proximal",
     "weights": "weights=equal",
     "bank": "bank=feddrift or one-model",
-    "alarm": "alarm=page-hinkley",
+    "alarm": "alarm=page-hinkley or window-test; of River, ADWIN, KSWIN or PageHinkley",
+    "sample_weights": "sample_weights=none",
     "world": "world=replay, or world=inflow with world.partition=even or groups",
 }
 
@@ -139,17 +142,31 @@ def check_world_task(world: object, task: str, data_name: str) -> None:
 
 
 def needs_class_labels(part: object) -> bool:
-    """Return whether a component works with classes only."""
+    """Return whether a component declares that it works with classes only."""
     return bool(getattr(part, "needs_class_labels", False))
 
 
 def _reject_regression(stage: str, part: object, data_name: str) -> None:
+    name = f"{stage}={type(part).__name__}"
     alternative = REGRESSION_ALTERNATIVES.get(stage, f"another {stage}")
     require(
         not needs_class_labels(part),
-        f"{stage}={type(part).__name__} needs class labels, but the targets of {data_name} are "
-        f"numbers (regression). Use {alternative}.",
+        f"{name} needs class labels, but the targets of {data_name} are numbers (regression). "
+        f"Use {alternative}.",
     )
+    require(
+        hasattr(part, "needs_class_labels") or not _receives_labels(stage, part),
+        f"{name} receives class labels and does not declare whether it needs them, but the targets "
+        f"of {data_name} are numbers (regression). If it does not read labels, add the class "
+        f"attribute needs_class_labels = False; otherwise use {alternative}.",
+    )
+
+
+def _receives_labels(stage: str, part: object) -> bool:
+    """Return whether a component of the user is given class labels, which are 0 in a regression."""
+    is_own = type(part).__module__.partition(".")[0] != "thalweg"
+    receives = isinstance(part, CountsLabels | Surveys | SplitsSamples)
+    return is_own and part is not None and (stage in LABELLED_STAGES or receives)
 
 
 def iter_server_parts(recipe: Recipe) -> Iterator[tuple[str, ServerPart]]:
