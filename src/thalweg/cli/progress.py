@@ -75,11 +75,12 @@ def _print_line(event: RoundProgress) -> None:
 def _get_test_score(row: Mapping[str, Any]) -> dict[str, float]:
     """The main metric on the test set, by its name; empty if the round was not evaluated.
 
-    With sessions, the accuracy is that on the labels of the session's members.
+    With sessions, the accuracy is that on the labels of the session's members, and the error is
+    that on their samples.
     """
     if "accuracy" in row or "session_accuracy" in row:
         return {"accuracy": row.get("session_accuracy", row.get("accuracy"))}
-    return {"MAE": row["mae"]} if "mae" in row else {}
+    return {"MAE": row.get("session_mae", row["mae"])} if "mae" in row else {}
 
 
 def _score(row: Mapping[str, Any], tested: Mapping[str, float], digits: int) -> str:

@@ -102,6 +102,7 @@ def is_measured(value: object) -> bool:
 
 _EVALUATED = "evaluated rounds, if there is a test set"
 _SESSIONS = "evaluated rounds, if the scenario has sessions"
+_SESSION_ERRORS = f"{_SESSIONS}, in a regression with known clients of the test samples"
 _DRIFTS = "drifting streams"
 _REQUESTED = "classification, evaluated rounds, if the scenario requests it (metrics)"
 _REGRESSION = "regression, evaluated rounds, if there is a test set"
@@ -375,6 +376,31 @@ _DECLARED = (
         "share",
         "higher",
         applies="sessions; derived from session_accuracy",
+        places=("study",),
+    ),
+    Metric(
+        "session_mae",
+        "Mean absolute error on the test samples of a session's members, averaged over them",
+        better="lower",
+        applies=_SESSION_ERRORS,
+        heading="session MAE",
+        places=("run", "study"),
+        note="absolute error at the session's members, averaged",
+    ),
+    Metric(
+        "stayers_mae",
+        "Mean absolute error at members that were members of the previous session, averaged over "
+        "them",
+        better="lower",
+        applies=f"{_SESSION_ERRORS}, from the second session on",
+        places=("study",),
+    ),
+    Metric(
+        "newcomers_mae",
+        "Mean absolute error at members that were not members of the previous session, averaged "
+        "over them",
+        better="lower",
+        applies=f"{_SESSION_ERRORS}, from the second session on",
         places=("study",),
     ),
     Metric(

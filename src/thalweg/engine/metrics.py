@@ -129,7 +129,9 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Return the scores that every run has."""
     if data.task == "regression":
-        return evaluate_regression(served, federation, data, validation, rounds_done - 1)
+        return evaluate_regression(
+            served, federation, data, validation, rounds_done - 1, session_context
+        )
     if not data.views and (served.mixtures is None or len(served.models) == 1):
         return _evaluate_shared(served, federation, data, validation, session_context)
     score_cache = ScoreCache(federation, served.models, data)
@@ -177,7 +179,7 @@ def summarise_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of a run: last round, and any sessions, drift steps and tasks."""
     summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
     if found := transitions(metrics):
-        summary["transitions"] = [transition._asdict() for transition in found]
+        summary["transitions"] = [transition.to_record() for transition in found]
     if recovered := recoveries(metrics):
         steps = step_accuracies(metrics)
         summary["steps"] = {

@@ -12,7 +12,9 @@ from thalweg.data.base import Targets
 from thalweg.engine.per_client_eval import get_model_use
 from thalweg.engine.scores import split_test_set
 from thalweg.engine.simulated import SimulatedFederation
+from thalweg.evaluation import SessionContext
 from thalweg.evaluation.numbers import compute_abs_errors, mean_by_owner, score_numbers
+from thalweg.evaluation.sessions import session_member_errors
 from thalweg.federation import ServedModels
 
 
@@ -22,6 +24,7 @@ def evaluate_regression(
     data: Dataset,
     validation: float,
     rnd: int,
+    session_context: SessionContext | None = None,
 ) -> dict[str, float]:
     """Return the scores of the served models after a round, averaged over the clients.
 
@@ -53,6 +56,8 @@ def evaluate_regression(
     known = of_clients[~np.isnan(of_clients)]
     if len(known):  # unknown without the clients of the test samples
         row["client_mae"], row["worst_client_mae"] = float(known.mean()), float(known.max())
+        if session_context is not None:
+            row |= session_member_errors(of_clients, session_context)
     return row
 
 

@@ -67,6 +67,21 @@ def session_member_scores(
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
+def session_member_errors(errors: Floats, session_context: SessionContext) -> dict[str, float]:
+    """The metrics of a session in a regression; a number that does not exist is left out.
+
+    errors (N,): mean absolute error on each client's own test samples; nan if unknown.
+    ``session_mae`` is the mean over the members.
+
+    >>> context = SessionContext(1, 1, members=np.array([0, 1]), before=np.array([1]))
+    >>> session_member_errors(np.array([2.0, 1.0, 9.0]), context)
+    {'session_mae': 1.5, 'stayers_mae': 1.0, 'newcomers_mae': 2.0}
+    """
+    of_members = _mean(errors[session_context.members])
+    found = session_member_scores(of_members, errors, session_context)
+    return {name.replace("_accuracy", "_mae"): value for name, value in found.items()}
+
+
 def _mean(values: Floats) -> float:
     """The mean of the values that are not nan; nan if there is none."""
     known = values[~np.isnan(values)]

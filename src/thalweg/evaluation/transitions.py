@@ -15,7 +15,8 @@ MetricsRow = Mapping[str, Any]  # the metrics of one round
 class Transition(NamedTuple):
     """The start of a session, from the second one on.
 
-    Accuracies are shares of one, on the labels of the session's members; None: never measured.
+    Accuracies are shares of one, on the labels of the session's members; None: never measured. In
+    a regression they are mean absolute errors on the members' test samples, and lower is better.
     """
 
     session: int  # number of the new session
@@ -27,13 +28,28 @@ class Transition(NamedTuple):
     rounds_to_recover: int | None  # until accuracy is at least `accuracy_before`; None: never
     stayers_accuracy: float | None  # mean over the same rounds
     newcomers_accuracy: float | None
+    is_error: bool = False  # whether the accuracies are mean absolute errors
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields by name; those of a regression are named after the error.
+
+        >>> record = Transition(1, 5, 5, 2.0, 3.0, 5, None, None, 4.0, is_error=True).to_record()
+        >>> record["mae_before"], record["transition_mae"], record["newcomers_mae"]
+        (2.0, 3.0, 4.0)
+        """
+        fields = self._asdict()
+        is_error = fields.pop("is_error")
+        if not is_error:
+            return fields
+        return {name.replace("accuracy", "mae"): value for name, value in fields.items()}
 
 
 def transitions(rows: Iterable[MetricsRow]) -> list[Transition]:
     """Measure the start of every session from the second one on, from the metrics of a run.
 
     Accuracy is measured on different labels before and after a transition, so a session with harder
-    labels may never recover. Only evaluated rounds are used.
+    labels may never recover. In a regression the mean absolute error is used, which recovers when
+    it is as low as before. Only evaluated rounds are used.
 
     >>> rows = [{"session": 0, "session_round": 1, "session_accuracy": 0.75},
     ...         {"session": 1, "session_round": 1, "session_accuracy": 0.25, "probe_rounds": 1},
@@ -86,23 +102,28 @@ def take_until_transition(rows: Sequence[MetricsRow], session: int) -> list[Metr
 
 def _transition(number: int, before: Sequence[MetricsRow], now: Sequence[MetricsRow]) -> Transition:
     first = [row for row in now if row["session_round"] <= FIRST_ROUNDS]
-    earlier = _read_values(before, "session_accuracy")
+    is_error = any("session_mae" in row for row in (*before, *now))
+    of = "mae" if is_error else "accuracy"
+    earlier = _read_values(before, f"session_{of}")
     target = earlier[-1] if earlier else None
     back = (
         row["session_round"]
         for row in now
-        if target is not None and row.get("session_accuracy", -1.0) >= target
+        if target is not None
+        and f"session_{of}" in row
+        and (row[f"session_{of}"] <= target if is_error else row[f"session_{of}"] >= target)
     )
     return Transition(
         session=number,
         rounds=len(now),
         counted_rounds=len(now) + sum(row.get("probe_rounds", 0) for row in now),
         accuracy_before=target,
-        transition_accuracy=_mean(first, "session_accuracy"),
-        rounds_averaged=len(_read_values(first, "session_accuracy")),
+        transition_accuracy=_mean(first, f"session_{of}"),
+        rounds_averaged=len(_read_values(first, f"session_{of}")),
         rounds_to_recover=next(back, None),
-        stayers_accuracy=_mean(first, "stayers_accuracy"),
-        newcomers_accuracy=_mean(first, "newcomers_accuracy"),
+        stayers_accuracy=_mean(first, f"stayers_{of}"),
+        newcomers_accuracy=_mean(first, f"newcomers_{of}"),
+        is_error=is_error,
     )
 
 

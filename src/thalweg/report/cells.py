@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import is_measured, metrics_in
+from thalweg.core.metrics import Metric, get_metric, is_measured, metrics_in
 
 Status = Literal["done", "failed", "interrupted", "missing"]
 AS_MEASURED = (
@@ -31,6 +31,8 @@ class Cell:
     command: str
     seconds: float  # computing time of the run
     alarms: Mapping[str, Any] | None = None  # `evaluation.alarm_summary`; None: no drift detector
+    headline: str = ""  # the metric by which runs are compared; empty: that of the task
+    own_metrics: Mapping[str, Metric] = field(default_factory=dict)  # of the user, by name
 
     def __post_init__(self) -> None:
         where = f"cell {self.recipe!r}, seed {self.seed}"
@@ -71,6 +73,14 @@ class Cell:
     def is_done(self) -> bool:
         return self.status == "done"
 
+    @property
+    def table_metrics(self) -> list[Metric]:
+        """The metrics that tables show: the declared ones, the headline and those of the user."""
+        found = [*metrics_in("table"), *self.own_metrics.values()]
+        if self.headline and self.headline not in {metric.name for metric in found}:
+            found.append(get_metric(self.headline))
+        return found
+
 
 def scores(cell: Cell) -> dict[str, float | None]:
     """The metrics of one run that tables show, by name; None: never measured.
@@ -86,7 +96,7 @@ def scores(cell: Cell) -> dict[str, float | None]:
     >>> found["state_accuracy"] is None
     True
     """
-    found = {metric.name: metric.aggregate(cell.rows) for metric in metrics_in("table")}
+    found = {metric.name: metric.aggregate(cell.rows) for metric in cell.table_metrics}
     return found | {"seconds": cell.seconds}
 
 
@@ -99,7 +109,8 @@ def use_session_accuracy(cell: Cell) -> Cell:
     """Replace the accuracy of a run with sessions by its session accuracy.
 
     Recipes are then compared on the labels of the current members. Metrics over all labels are
-    removed. A run without sessions is returned unchanged.
+    removed. In a regression the error on the samples of the current members replaces the error, if
+    it is known. A run without sessions is returned unchanged.
 
     >>> rows = [{"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8},
     ...         {"round": 2, "session": 0}]
@@ -109,8 +120,17 @@ def use_session_accuracy(cell: Cell) -> Cell:
     """
     if not any("session" in row for row in cell.rows):
         return cell
-    rows = [replace_accuracy(row, row.get("session_accuracy")) for row in cell.rows]
+    if any("mae" in row for row in cell.rows):
+        rows = [_replace_mae(row) if "session_mae" in row else row for row in cell.rows]
+    else:
+        rows = [replace_accuracy(row, row.get("session_accuracy")) for row in cell.rows]
     return replace(cell, rows=rows)
+
+
+def _replace_mae(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with the error of the session and without errors over all samples."""
+    kept = {name: value for name, value in row.items() if name not in ("rmse", "r2")}
+    return {**kept, "mae": row["session_mae"]}
 
 
 def replace_accuracy(row: Mapping[str, Any], accuracy: float | None) -> dict[str, Any]:

@@ -143,6 +143,8 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
         command=job.command,
         seconds=sum(row["seconds"] for row in rows),
         alarms=folder.summary().get("alarms") if status == "done" else None,
+        headline=job.plan.scenario.headline or "",
+        own_metrics=job.plan.scenario.own_metrics,
     )
 
 

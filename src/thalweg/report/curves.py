@@ -56,7 +56,9 @@ def panels(cells: Sequence[Cell]) -> list[Panel]:
     drawn, smoothed if there are many rounds. Only finished runs are drawn. A metric that repeats
     another one in every run, such as the worst of one state, is left out.
     """
+    own = cells[0].own_metrics.values() if cells else ()
     metrics = [metric for metric in metrics_in("figure") if metric not in PREQUENTIAL]
+    metrics += [metric for metric in own if metric.name == cells[0].headline]
     tested = [_make_panel(metric, cells) for metric in metrics if not _is_redundant(metric, cells)]
     if any(panel.curves for panel in tested):
         return [panel for panel in tested if panel.curves]

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 import thalweg
-from thalweg.core.metrics import METRICS, is_redundant, metrics_in
+from thalweg.core.metrics import is_redundant, metrics_in
 from thalweg.report.cells import Cell, group_by_recipe, scores
 from thalweg.report.curves import Panel, bank_panels, panels
 from thalweg.report.events import event_tables
@@ -198,7 +198,7 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
     pairs = [(index, s) for index, s in enumerate(summaries) if s.against]
     if not pairs:
         return ""
-    of, metric = main_metric_name(summaries), METRICS[summaries[0].main_metric]
+    of, metric = main_metric_name(summaries), summaries[0].headline
     unit = ", points" if metric.unit == "share" else ""
     others = list(dict.fromkeys(s.against for _, s in pairs if s.against))
     has_paper = any(s.published_difference is not None for _, s in pairs)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from thalweg.core.errors import RunError, require
-from thalweg.core.metrics import Metric, get_metric, metrics_in
+from thalweg.core.metrics import Metric, metrics_in
 from thalweg.report.summary import Spread, Summary
 from thalweg.report.table import (
     ExtraTable,
@@ -96,8 +96,10 @@ def csv_text(records: Sequence[Mapping[str, str]]) -> str:
 
 def to_record(s: Summary) -> dict[str, str]:
     """One summary as fields of text."""
-    difference, scale = s.difference, get_metric(s.main_metric).scale
-    metrics = [_metric_fields(metric, s.spreads.get(metric.name)) for metric in metrics_in("table")]
+    difference, scale = s.difference, s.headline.scale
+    shown = [*metrics_in("table"), *s.own_metrics.values()]
+    shown += [s.headline] if s.headline not in shown else []
+    metrics = [_metric_fields(metric, s.spreads.get(metric.name)) for metric in shown]
     return {
         "recipe": s.recipe,
         "scenario": s.scenario,

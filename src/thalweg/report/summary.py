@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import METRICS, Metric, get_metric, is_redundant, metrics_in
+from thalweg.core.metrics import HEADLINES, METRICS, Metric, get_metric, is_redundant
 from thalweg.core.published import Published
 from thalweg.report.cells import Cell, group_by_recipe, scores
 
 MIN_SEEDS_FOR_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
 FAR_SPREADS = 2  # of the paper's spreads, beyond which a mean of ours is marked
 ZERO_SPREAD = 1e-9  # differences that vary by less vary by rounding only
-
-MainMetric = Literal["accuracy", "mae", "prequential_accuracy", "prequential_mae"]
 
 
 class Spread(NamedTuple):
@@ -52,7 +50,7 @@ class Summary:
     unfinished_cells: tuple[Cell, ...]
     spreads: Mapping[str, Spread | None]
     """Every metric of the tables, by name; None: never measured."""
-    main_metric: MainMetric = "accuracy"
+    main_metric: str = "accuracy"
     """What `main` and `difference` are about; the same for all recipes."""
     difference: PairedDifference | None = None  # None: no other recipe, or no shared seed
     published: float | None = None  # the paper's accuracy, in per cent
@@ -61,6 +59,7 @@ class Summary:
     published_difference: float | None = None  # to the same recipe, in percentage points
     accuracy_metric: str = "accuracy"
     """The metric that a study shows in place of the accuracy, such as ``forgetting``."""
+    own_metrics: Mapping[str, Metric] = field(default_factory=dict)  # of the user, by name
 
     @property
     def accuracy(self) -> Spread | None:
@@ -72,10 +71,15 @@ class Summary:
         return self.spreads.get(self.main_metric)
 
     @property
+    def headline(self) -> Metric:
+        """The declaration of the metric by which recipes are ranked."""
+        return self.own_metrics.get(self.main_metric) or get_metric(self.main_metric)
+
+    @property
     def shown_metric(self) -> Metric:
         """The metric of `main`; of a study, the one that it shows in place of the accuracy."""
         is_replaced = self.main_metric == "accuracy"
-        return get_metric(self.accuracy_metric if is_replaced else self.main_metric)
+        return get_metric(self.accuracy_metric) if is_replaced else self.headline
 
     @property
     def is_lower_better(self) -> bool:
@@ -115,7 +119,8 @@ def summarise(
     """Summarise a comparison, recipe by recipe in the order given.
 
     Recipes are compared by their final test accuracy, or by their prequential accuracy if no run
-    has a test accuracy (data without a test set); in a regression by the mean absolute error.
+    has a test accuracy (data without a test set); in a regression by the mean absolute error. The
+    headline of the scenario replaces both.
     `published` holds accuracies in per cent, as papers print them; names of other recipes are
     ignored. `against` maps a recipe to the recipe that it is paired with; by default, all are
     paired with the first.
@@ -135,7 +140,9 @@ def summarise(
         recipe: {cell.seed: scores(cell) for cell in group if cell.is_done}
         for recipe, group in groups.items()
     }
-    main_metric = _choose_main_metric([s for seeds in measured.values() for s in seeds.values()])
+    main_metric = cells[0].headline or _choose_main_metric(
+        [s for seeds in measured.values() for s in seeds.values()]
+    )
     first = next(iter(groups))
     other = {recipe: first for recipe in groups if recipe != first} if against is None else against
     return [
@@ -147,7 +154,7 @@ def summarise(
             unfinished_cells=tuple(cell for cell in group if not cell.is_done),
             spreads={
                 metric.name: spread(s[metric.name] for s in measured[recipe].values())
-                for metric in metrics_in("table")
+                for metric in cells[0].table_metrics
             },
             main_metric=main_metric,
             difference=paired_difference(
@@ -158,17 +165,17 @@ def summarise(
             published_spread=printed[recipe].spread if recipe in printed else None,
             against=other.get(recipe),
             published_difference=_published_difference(printed, recipe, other.get(recipe)),
+            own_metrics=cells[0].own_metrics,
         )
         for recipe, group in groups.items()
     ]
 
 
-def _choose_main_metric(measured: Sequence[Mapping[str, float | None]]) -> MainMetric:
+def _choose_main_metric(measured: Sequence[Mapping[str, float | None]]) -> str:
     """Return the first headline metric that some run has."""
-    for name in get_args(MainMetric):
+    for name in HEADLINES:
         if any(scores[name] is not None for scores in measured):
-            found: MainMetric = name
-            return found
+            return name
     return "prequential_accuracy" if measured else "accuracy"
 
 
@@ -254,7 +261,7 @@ def _published_difference(
 
 
 def _main_scores(
-    seeds: Mapping[int, Mapping[str, float | None]], main_metric: MainMetric
+    seeds: Mapping[int, Mapping[str, float | None]], main_metric: str
 ) -> dict[int, float]:
     values = {seed: s[main_metric] for seed, s in seeds.items()}
     return {seed: value for seed, value in values.items() if value is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from thalweg.core.metrics import METRICS
 from thalweg.report.curves import Curve, Panel, panel_title
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Spread, Summary
@@ -74,25 +73,28 @@ def _panel(
     known = [curve for curve in curves if curve is not None]
     if not any(len(curve.x) > 1 for curve in known):
         return []
-    metric = panel_title(METRICS[summaries[0].main_metric])
-    return [Panel(f"{metric} over {name}, {where}", known, x_name=name)]
+    metric = panel_title(summaries[0].headline)
+    unit = "%" if summaries[0].headline.unit == "share" else ""
+    return [Panel(f"{metric} over {name}, {where}", known, x_name=name, unit=unit)]
 
 
 def _curve(name: str, index: int, points: Mapping[float, Summary | None]) -> Curve | None:
     measured = {x: s.main for x, s in points.items() if s is not None and s.main is not None}
     if not measured:
         return None
+    is_share = next(s for s in points.values() if s is not None).headline.unit == "share"
     return Curve(
         name,
         index,
         x=list(measured),
-        mean=[100 * s.mean for s in measured.values()],
-        low=list(_edges(measured.values(), -1)),
-        high=list(_edges(measured.values(), +1)),
+        mean=[(100 if is_share else 1) * s.mean for s in measured.values()],
+        low=list(_edges(measured.values(), -1, is_share)),
+        high=list(_edges(measured.values(), +1, is_share)),
     )
 
 
-def _edges(spreads: Iterable[Spread], side: int) -> Iterable[float]:
-    """One standard deviation to a side, within 0 and 100 per cent."""
+def _edges(spreads: Iterable[Spread], side: int, is_share: bool) -> Iterable[float]:
+    """One standard deviation to a side; of a share, in per cent, within 0 and 100."""
     for mean, std, _ in spreads:
-        yield 100 * min(max(mean + side * (std or 0.0), 0.0), 1.0)
+        edge = mean + side * (std or 0.0)
+        yield 100 * min(max(edge, 0.0), 1.0) if is_share else edge

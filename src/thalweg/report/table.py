@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import METRICS, Metric, get_metric, is_redundant, metrics_in
+from thalweg.core.metrics import Metric, get_metric, is_redundant, metrics_in
 from thalweg.report.cells import Cell
 from thalweg.report.numbers import (
     NONE,
@@ -62,13 +62,13 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
     time, s | 8.0 ± 0.5
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
-    main = METRICS[summaries[0].main_metric]
+    main = summaries[0].headline
     first, *others = [
         TableColumn(
             _heading(metric, summaries),
             [format_metric(metric, s.spreads.get(metric.name)) for s in summaries],
         )
-        for metric in _order_metrics(main)
+        for metric in _order_metrics(summaries[0])
         if not _is_hidden(metric, summaries)
     ]
     to_other = [
@@ -91,10 +91,12 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
     ]
 
 
-def _order_metrics(main: Metric) -> list[Metric]:
-    """Return the metrics of tables; the main metric of a regression comes first."""
-    others = [metric for metric in metrics_in("table") if metric != main]
-    return metrics_in("table") if main.unit == "share" else [main, *others]
+def _order_metrics(summary: Summary) -> list[Metric]:
+    """Return the metrics of tables; a main metric other than an accuracy comes first."""
+    main, metrics = summary.headline, [*metrics_in("table"), *summary.own_metrics.values()]
+    if main.name in ("accuracy", "prequential_accuracy"):
+        return metrics
+    return [main, *(metric for metric in metrics if metric.name != main.name)]
 
 
 def _heading(metric: Metric, summaries: Sequence[Summary]) -> str:
@@ -135,7 +137,7 @@ def best(summaries: Sequence[Summary | None]) -> set[int]:
 
 def main_heading(summaries: Sequence[Summary]) -> str:
     """The heading of the column by which recipes are ranked."""
-    return _heading(METRICS[summaries[0].main_metric], summaries)
+    return _heading(summaries[0].headline, summaries)
 
 
 def main_metric_name(summaries: Sequence[Summary]) -> str:
@@ -146,7 +148,7 @@ def main_metric_name(summaries: Sequence[Summary]) -> str:
         "prequential_accuracy": "prequential accuracy",
         "prequential_mae": "prequential mean absolute error",
     }
-    return names[summaries[0].main_metric]
+    return names.get(summaries[0].main_metric) or summaries[0].headline.column
 
 
 def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
@@ -157,10 +159,13 @@ def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
 def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     """What the columns mean."""
     shown = {column.heading for column in columns(summaries)}
-    is_share = METRICS[summaries[0].main_metric].unit == "share"
+    main = summaries[0].headline
+    is_share = main.unit == "share"
     words = "Mean ± standard deviation over finished seeds."
     words = f"Accuracies in %. {words}" if is_share else words
-    for metric in metrics_in("table")[1:]:
+    if main.name not in ("accuracy", "prequential_accuracy"):
+        words = f"Ranked by {main.column}: {main.better} is better. {words}"
+    for metric in [*metrics_in("table")[1:], *summaries[0].own_metrics.values()]:
         if metric.note and metric.column in shown:
             words += f" {metric.column}: {metric.note}."
     if any(s.published is not None for s in summaries):
@@ -170,7 +175,7 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     if not differences:
         return words
     if any(s.difference is not None for s in summaries):
-        of = METRICS[summaries[0].main_metric].name.replace("_", " ")
+        of = main.name.replace("_", " ")
         others = ", ".join(dict.fromkeys(s.against for s in summaries if s.against))
         words += (
             f" {difference_heading(summaries)}: paired difference in {of} to {others}"
@@ -221,17 +226,18 @@ def headline(summaries: Sequence[Summary]) -> str:
     ranked = sorted(
         (s for s in summaries if s.main is not None),
         key=lambda s: s.main.mean if s.main else 0.0,
-        reverse=METRICS[summaries[0].main_metric].better != "lower",
+        reverse=summaries[0].headline.better != "lower",
     )
     scenario = summaries[0].scenario
     if not ranked:
         return f"On {scenario}, no run has finished yet.{_describe_unfinished(summaries)}"
     best = ranked[0]
     of = main_metric_name(summaries)
-    metric = METRICS[summaries[0].main_metric]
+    metric = summaries[0].headline
     text = f"On {scenario}, {best.recipe} reaches {percent_spread(best.main)} % {of}"
     if metric.unit != "share":
-        text = f"On {scenario}, {best.recipe} has the lowest {of}, "
+        extreme = "lowest" if metric.better == "lower" else "highest"
+        text = f"On {scenario}, {best.recipe} has the {extreme} {of}, "
         text += format_metric(metric, best.main)
     if best.main is not None and best.main.num_seeds > 1:
         text += f" over {best.main.num_seeds} seeds"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from thalweg.core.metrics import METRICS
 from thalweg.report.cells import Cell, group_by_recipe
-from thalweg.report.numbers import NONE, percent_spread
-from thalweg.report.summary import spread
+from thalweg.report.numbers import NONE, format_metric
+from thalweg.report.summary import Spread, spread
 from thalweg.report.table import ExtraTable, TableColumn
 
 if TYPE_CHECKING:
@@ -26,9 +27,21 @@ CAPTION = (
 )
 
 
+ERROR_CAPTION = (
+    "Mean absolute error over the first ten rounds of each session, from the second session "
+    "(number 1) on, on the test samples of its members; lower is better. recovered: transitions "
+    "after which the error was as low as the last error of the previous session; after: mean round "
+    "of the session in which this happened. stayers, newcomers: error at members that were, and "
+    "were not, members of the previous session. rounds: of these sessions, + probe rounds."
+)
+
+
 def transition_table(cells: Sequence[Cell]) -> ExtraTable:
     """Transitions by recipe, over the finished seeds; no columns without sessions."""
-    return ExtraTable("Transitions", transition_columns(cells), CAPTION)
+    is_error = any("session_mae" in row for cell in cells for row in cell.rows)
+    return ExtraTable(
+        "Transitions", transition_columns(cells), ERROR_CAPTION if is_error else CAPTION
+    )
 
 
 def transition_columns(cells: Sequence[Cell]) -> list[TableColumn]:
@@ -94,8 +107,9 @@ Groups = dict[str, list[list["Transition"]]]  # recipe -> seeds -> transitions
 
 def _session_column(groups: Groups, session: int) -> TableColumn:
     texts = [
-        percent_spread(
-            spread(t.transition_accuracy for seed in seeds for t in seed if t.session == session)
+        _format_spread(
+            groups,
+            spread(t.transition_accuracy for seed in seeds for t in seed if t.session == session),
         )
         for seeds in groups.values()
     ]
@@ -107,8 +121,14 @@ def _mean_column(groups: Groups, heading: str, metric: str) -> TableColumn:
     texts = []
     for seeds in groups.values():
         measured = [[v for t in seed if (v := getattr(t, metric)) is not None] for seed in seeds]
-        texts.append(percent_spread(spread(fmean(values) for values in measured if values)))
+        texts.append(_format_spread(groups, spread(fmean(each) for each in measured if each)))
     return TableColumn(heading, texts)
+
+
+def _format_spread(groups: Groups, value: Spread | None) -> str:
+    """Accuracies in per cent, errors in the unit of the targets."""
+    is_error = any(t.is_error for seeds in groups.values() for seed in seeds for t in seed)
+    return format_metric(METRICS["mae" if is_error else "accuracy"], value)
 
 
 def _format_recovered(seeds: Sequence[Sequence[Transition]]) -> str:
