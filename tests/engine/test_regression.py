@@ -182,3 +182,18 @@ def test_unusable_loss_stops_the_run_before_the_first_round(file: Path, tmp_path
             "fedavg", scenario(file), loss=lambda o, t: (o - t).abs().mean(), out=tmp_path / "run"
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_session_metrics_of_a_regression_are_errors_of_the_members(file: Path) -> None:
+    result = thalweg.run(
+        "fedavg",
+        scenario(file),
+        rounds=4,
+        sessions={"kind": "alternating", "length": 2},
+    )
+    rows = result.metrics
+    assert [row["session"] for row in rows] == [0, 0, 1, 1]
+    for row in rows:
+        assert 0 < row["session_mae"] <= row["worst_client_mae"]
+        assert "session_accuracy" not in row
+    assert "stayers_mae" not in rows[0]

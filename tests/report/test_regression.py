@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from thalweg.report.cells import Cell
+from dataclasses import replace
+from pathlib import Path
+
+from thalweg.evaluation import transitions
+from thalweg.evaluation.named import get_metric_declaration
+from thalweg.report.cells import Cell, use_session_accuracy
 from thalweg.report.curves import panels
-from thalweg.report.render import to_record
+from thalweg.report.render import to_csv, to_record
+from thalweg.report.study import StudyResult
+from thalweg.report.study_table import study_markdown
 from thalweg.report.summary import summarise
 from thalweg.report.table import best, columns, headline, legend
+from thalweg.report.transitions import transition_table
+from thalweg.scenarios.studies import Column, Row, Study
 
 
 def cell(recipe: str, seed: int, mae: float) -> Cell:
@@ -39,3 +48,61 @@ def test_figure_shows_the_error_without_per_cent() -> None:
     (panel,) = panels(CELLS)
     assert (panel.title, panel.unit) == ("Mean absolute error on the test set", "")
     assert [curve.mean for curve in panel.curves] == [[12.25], [10.5]]
+
+
+def test_headline_of_the_scenario_is_used_with_its_direction() -> None:
+    gain = get_metric_declaration("gain=mine.py:f:higher")
+    cells = [
+        replace(
+            cell(recipe, 0, mae),
+            rows=[{"round": 1, "mae": mae, "gain": value}],
+            headline="gain",
+            own_metrics={"gain": gain},
+        )
+        for recipe, mae, value in (("fedavg", 1.0, 2.0), ("moon", 3.0, 2.5))
+    ]
+    summaries = summarise(cells)
+    assert headline(summaries).startswith("On toy, moon has the highest gain, 2.5, 0.5 above")
+    assert best(summaries) == {1}
+    first = next(column for column in columns(summaries) if column.heading == "gain")
+    assert first.entries == ["2", "2.5"]
+    assert "Ranked by gain: higher is better." in legend(summaries)
+    assert "gain_mean" in to_csv(summaries).splitlines()[0]
+
+
+def test_study_shows_errors_in_their_unit_with_their_direction(tmp_path: Path) -> None:
+    column = Column("digits-partial", label="toy")
+    rows = tuple(Row(name, "fedavg") for name in ("fedavg", "moon"))
+    study = Study("s", "title", "", rows, (column,), (0,), "fedavg", metric="mae")
+    cells = [
+        replace(cell(recipe, 0, mae), headline="mae", scenario=column.label)
+        for recipe, mae in (("fedavg", 12.5), ("moon", 11.0))
+    ]
+    result = StudyResult(
+        study=study, scale="paper", folder=tmp_path, command="", part=(), cells=cells
+    )
+    text = study_markdown(result)
+    assert "| moon | **11** |" in text
+    assert "Mean absolute error on the test set (lower is better): mean" in text
+    assert "moon has the best mean in the one scenario" in text
+    assert "%" not in text
+
+
+def test_transitions_of_a_regression_are_errors_without_per_cent() -> None:
+    rows = [
+        {"round": 1, "session": 0, "session_round": 1, "mae": 3.0, "session_mae": 2.0},
+        {"round": 2, "session": 1, "session_round": 1, "mae": 9.0, "session_mae": 6.0},
+        {"round": 3, "session": 1, "session_round": 2, "mae": 3.0, "session_mae": 2.0},
+    ]
+    one = replace(cell("fedavg", 0, 1.0), rows=rows)
+    (found,) = transitions(rows)
+    assert found.to_record()["transition_mae"] == 4.0
+    assert (found.accuracy_before, found.rounds_to_recover) == (2.0, 2)
+    table = transition_table([one])
+    by_heading = {column.heading: column.entries for column in table.columns}
+    assert by_heading["session 1"] == ["4"]
+    assert by_heading["recovered"] == ["1 of 1"]
+    assert "lower is better" in table.caption
+    shown = use_session_accuracy(one)
+    assert [row["mae"] for row in shown.rows] == [2.0, 6.0, 2.0]
+    assert not any("accuracy" in row for row in shown.rows)
