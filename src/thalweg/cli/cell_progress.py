@@ -169,7 +169,8 @@ def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback
         def show(event: CellEvent) -> None:
             cell_progress.record(event)
             row = event.row or {}
-            score = next((row[name] for name in HEADLINES if name in row), None)
+            names = (event.job.plan.scenario.headline, *HEADLINES)
+            score = next((row[name] for name in names if name in row), None)
             known = "" if score is None else f" {score:.3f}"
             now = f"   {_job_name(event.job)}{known}"
             progress.update(

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 import thalweg
-from thalweg.core.metrics import is_redundant, metrics_in
+from thalweg.core.metrics import is_redundant
 from thalweg.report.cells import Cell, group_by_recipe, scores
 from thalweg.report.curves import Panel, bank_panels, panels
 from thalweg.report.events import event_tables
@@ -235,15 +235,16 @@ def seeds_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     found = {id(cell): scores(cell) for cell in cells}
     shown = [
         metric
-        for metric in metrics_in("table")
-        if any(each[metric.name] is not None for each in found.values())
+        for metric in cells[0].table_metrics
+        if any(each.get(metric.name) is not None for each in found.values())
         and not is_redundant(metric, list(found.values()))
     ]
     rows = []
     for index, group in enumerate(group_by_recipe(cells).values()):
         for cell in group:
             values = [
-                format_metric(metric, spread([found[id(cell)][metric.name]])) for metric in shown
+                format_metric(metric, spread([found[id(cell)].get(metric.name)]))
+                for metric in shown
             ]
             entries = [
                 entry(str(cell.seed)),

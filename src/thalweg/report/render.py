@@ -86,9 +86,10 @@ def to_csv(summaries: Sequence[Summary]) -> str:
 
 
 def csv_text(records: Sequence[Mapping[str, str]]) -> str:
-    """Records with the same fields, below a line with the names of the fields."""
+    """Records below a line with the names of their fields; a missing field is empty."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, fieldnames=list(records[0]), lineterminator="\n")
+    names = list(dict.fromkeys(name for record in records for name in record))
+    writer = csv.DictWriter(file, fieldnames=names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return file.getvalue()
