@@ -169,7 +169,7 @@ def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback
         def show(event: CellEvent) -> None:
             cell_progress.record(event)
             row = event.row or {}
-            names = (event.job.plan.scenario.headline, *HEADLINES)
+            names = (event.job.plan.scenario.headline or "", *HEADLINES)
             score = next((row[name] for name in names if name in row), None)
             known = "" if score is None else f" {score:.3f}"
             now = f"   {_job_name(event.job)}{known}"

@@ -131,8 +131,8 @@ def _find_text(column: pa.ChunkedArray[Any]) -> str:
     """The first value that is not a number, with its row."""
     for row, value in enumerate(column.to_pylist()):
         try:
-            float(value)
-        except (TypeError, ValueError):
+            float(str(value))
+        except ValueError:
             return f"{str(value)!r} in row {row + 1}"
     return f"{str(column[0])!r} in row 1"
 
