@@ -106,7 +106,7 @@ def test_a_learning_rate_schedule_is_shown_with_its_fields() -> None:
 def render_task(file: Path, y: Any, *overrides: str) -> str:
     np.savez(file, x=np.zeros((len(y), 2)), y=y)
     plan = make_plan("fedavg", str(file), overrides=overrides)
-    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console = Console(file=io.StringIO(), width=200, color_system=None)
     console.print(plan_tree(plan, None, plan.scenario.data.load(None, 0)))
     lines = console.file.getvalue().splitlines()
     return "\n".join(line[4:] for line in lines if line[4:].startswith(("task", "loss", "metrics")))

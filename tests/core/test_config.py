@@ -131,7 +131,7 @@ def test_unknown_field_is_rejected_with_a_suggestion() -> None:
     ("plain", "message"),
     [
         ({"limit": 0.5}, r"limit=0\.5: expected a whole number or none, got a number\. Example: "),
-        ({"quick": 1}, "quick=1: expected true or false, got a whole number. Example: quick=false"),
+        ({"quick": 1}, "quick=1: expected true or false, got a whole number. Example: quick=true"),
         ({"sizes": "3"}, "sizes=3: expected whole numbers, got text"),
         ({"sizes": 0.5}, "sizes=0.5: expected whole numbers, got a number"),
         ({"step": {"size": "big"}}, r"step\.size=big: expected a number, got text\. Example: step"),

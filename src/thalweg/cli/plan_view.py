@@ -49,7 +49,8 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = Non
         parts += _task_branches(plan, data, {part.name for part in parts})
     for name, line, changes, is_default in sorted(parts, key=lambda part: _rank(part.name)):
         is_ignored = isinstance(plan, BaselinePlan) and name in NOT_FOR_BASELINES
-        if not is_ignored and (name in COMMON_PARTS or not is_default):
+        is_common = name in COMMON_PARTS and name != "loss"  # the default depends on the task
+        if not is_ignored and (is_common or not is_default):
             branches.append(Branch(name, line, changes, is_default))
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"

@@ -120,7 +120,7 @@ NAMED_METRICS = {
         NamedMetric("r2", _r2, "regression"),
     )
 }
-_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # functions of this process, by their path
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # functions of this process, by their text in a plan
 
 
 def name_metrics(metrics: Any) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _name_metric(metric: Any) -> str:
             metric.name.isidentifier(),
             f"metrics: expected a name of letters, digits and _, got {metric.name!r}.",
         )
-        _FUNCTIONS[get_function_path(metric.function)] = metric.function
+        _FUNCTIONS[metric.to_text()] = metric.function
         return metric.to_text()
     require(
         callable(metric),
@@ -211,7 +211,7 @@ def get_named_metric(text: str, task: str, data_name: str) -> NamedMetric:
     """Return a metric by its name or path; `ConfigError` if it does not fit the task."""
     if text not in NAMED_METRICS:
         name, path, flags = split_metric(text)
-        function = _FUNCTIONS.get(path) or load_function(path, "metrics")
+        function = _FUNCTIONS.get(text) or load_function(path, "metrics")
         needs = "probabilities" in flags or bool(getattr(function, "needs_probabilities", False))
         require(
             task == "classification" or not needs,
