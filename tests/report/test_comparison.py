@@ -69,3 +69,10 @@ def test_compare_runs_with_its_settings() -> None:
 def test_unknown_setting_is_rejected_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'capcity'.*'capacity'"):
         thalweg.compare(["fedavg"], "digits-partial", capcity=16)
+
+
+def test_functions_that_other_processes_cannot_load_are_rejected_before_the_runs() -> None:
+    with pytest.raises(ConfigError, match=r"metrics=.*<lambda>: the runs .* a lambda"):
+        thalweg.compare(["fedavg"], "digits-partial", seeds=1, metrics=lambda y, predicted: 0.0)
+    with pytest.raises(ConfigError, match=r"loss=.*<lambda>: the runs"):
+        thalweg.compare(["fedavg"], "digits-partial", seeds=1, loss=lambda outputs, y: outputs)

@@ -16,6 +16,7 @@ from thalweg.core.errors import require
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
+from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import Summary, summarise
@@ -78,9 +79,22 @@ def compare(
             model=model,
             settings=settings,
         )
+        _check_functions(jobs[0].plan.scenario)
         failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
         cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
     return Comparison(jobs[0].plan.scenario.name, cells)
+
+
+def _check_functions(scenario: Scenario) -> None:
+    """Reject a loss or a metric that the processes of a comparison cannot load."""
+    paths = [("metrics", split_metric(text)[1]) for text in scenario.metrics]
+    for what, path in [("loss", getattr(scenario.loss, "path", "")), *paths]:
+        require(
+            "<" not in path,
+            f"{what}={path}: the runs of a comparison are in other processes, which cannot load a "
+            "lambda or a function inside another function. Expected a function at the top of a "
+            "file; define it there.",
+        )
 
 
 def comparison_jobs(
