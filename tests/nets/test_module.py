@@ -168,6 +168,7 @@ def half(module: nn.Module, x: Tensor) -> Tensor:
         (Returns(lambda m, x: (m.fc(x), x)), "must return one tensor.* got a tuple of 2"),
         (Returns(lambda m, x: {"y": m.fc(x)}), "got a dict with y"),
         (Returns(half), "must return float32, got torch.float16"),
+        (Returns(lambda m, x: m.fc(x) * float("nan")), "must return numbers, got nan"),
         (Returns(lambda m, x: m.fc(x) + np.random.rand()), "different outputs for the same batch"),  # noqa: NPY002
         (Returns(lambda m, x: m.fc(x) - x.mean()), "depends on the other samples of the batch"),
         (

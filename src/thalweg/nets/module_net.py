@@ -550,6 +550,11 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
             layer.draws = not torch.equal(before, torch.get_rng_state())
         for seed in (None, CHECK_SEED):
             first, second = (_call_checked(net, weights, x, seed) for _ in range(2))
+            if first.isnan().any():
+                raise ConfigError(
+                    f"the model {name} must return numbers, got nan for a small batch with its "
+                    "initial weights. Check its initialisation, logarithms and divisions by zero."
+                )
             if not torch.equal(first, second):
                 raise ConfigError(
                     f"the model {name} gives different outputs for the same batch and the same "
