@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from thalweg.evaluation import transitions
 from thalweg.evaluation.named import get_metric_declaration
 from thalweg.report.cells import Cell, use_session_accuracy
 from thalweg.report.curves import panels
 from thalweg.report.render import to_csv, to_record
-from thalweg.report.study import StudyResult
-from thalweg.report.study_table import study_markdown
 from thalweg.report.summary import summarise
 from thalweg.report.table import best, columns, headline, legend
 from thalweg.report.transitions import transition_table
-from thalweg.scenarios.studies import Column, Row, Study
 
 
 def cell(recipe: str, seed: int, mae: float) -> Cell:
@@ -68,24 +64,6 @@ def test_headline_of_the_scenario_is_used_with_its_direction() -> None:
     assert first.entries == ["2", "2.5"]
     assert "Ranked by gain: higher is better." in legend(summaries)
     assert "gain_mean" in to_csv(summaries).splitlines()[0]
-
-
-def test_study_shows_errors_in_their_unit_with_their_direction(tmp_path: Path) -> None:
-    column = Column("digits-partial", label="toy")
-    rows = tuple(Row(name, "fedavg") for name in ("fedavg", "moon"))
-    study = Study("s", "title", "", rows, (column,), (0,), "fedavg", metric="mae")
-    cells = [
-        replace(cell(recipe, 0, mae), headline="mae", scenario=column.label)
-        for recipe, mae in (("fedavg", 12.5), ("moon", 11.0))
-    ]
-    result = StudyResult(
-        study=study, scale="paper", folder=tmp_path, command="", part=(), cells=cells
-    )
-    text = study_markdown(result)
-    assert "| moon | **11** |" in text
-    assert "Mean absolute error on the test set (lower is better): mean" in text
-    assert "moon has the best mean in the one scenario" in text
-    assert "%" not in text
 
 
 def test_transitions_of_a_regression_are_errors_without_per_cent() -> None:
