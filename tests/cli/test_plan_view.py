@@ -98,11 +98,6 @@ def test_a_learning_rate_schedule_is_shown_with_its_fields() -> None:
     assert ", decay=Warmup(rounds=3, start=0.1, then=StepwiseDecay(every=20, gamma=0.5))" in shown
 
 
-    shown = " ".join(render_plan(*overrides).split())
-    assert "decay=Warmup(rounds=3, start=0.1, then=StepwiseDecay(every=20, gamma=0.5))" in shown
-    assert "decay was None" in shown
-
-
 def render_task(file: Path, y: Any, *overrides: str) -> str:
     np.savez(file, x=np.zeros((len(y), 2)), y=y)
     plan = make_plan("fedavg", str(file), overrides=overrides)
