@@ -250,10 +250,10 @@ def test_overrides_are_validated_together() -> None:
         ("limt=5", r"Did you mean 'limit'\?"),
         ("memory.rte=5", r"Did you mean 'rate'\?"),
         ("memory=windw", r"unknown memory 'windw'.*Did you mean 'window'\?"),
-        ("memory.rate=fast", r"memory\.rate='fast'"),
+        ("memory.rate=fast", r"memory\.rate=fast: expected a number, got text"),
         ("limit.size=5", "limit is None and has no field 'size'"),
-        ("limit=many", "limit='many'"),
-        ("quick=none", "quick='none'"),
+        ("limit=many", "limit=many: expected a whole number or none"),
+        ("quick=none", "quick=none: expected true or false"),
     ],
 )
 def test_invalid_override_is_rejected_with_a_remedy(assignment: str, message: str) -> None:
