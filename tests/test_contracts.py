@@ -97,7 +97,7 @@ def test_worlds_on_data_with_groups_and_times_fulfil_their_contract() -> None:
     rng = np.random.default_rng(0)
     natural = streams.Inflow(partition=streams.Groups(), historical=0.5, historical_data=0.2)
     for spec in (streams.LatentStates(), streams.Replay(), natural):
-        check_world(spec, group=rng.integers(0, 4, len(LABELS)), time=rng.normal(size=len(LABELS)))
+        check_world(spec, client=rng.integers(0, 4, len(LABELS)), time=rng.normal(size=len(LABELS)))
 
 
 def test_world_on_data_with_coarse_labels_fulfils_its_contract() -> None:

@@ -12,15 +12,17 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from thalweg.data import Dataset
     from thalweg.engine.loop import Result, run
     from thalweg.evaluation.named import NamedMetric
     from thalweg.report.comparison import compare
     from thalweg.report.study import reproduce
 
 __version__ = "0.1.0"
-__all__ = ["NamedMetric", "Result", "__version__", "compare", "reproduce", "run"]
+__all__ = ["Dataset", "NamedMetric", "Result", "__version__", "compare", "reproduce", "run"]
 
 _LAZY_IMPORTS = {
+    "Dataset": "thalweg.data",
     "NamedMetric": "thalweg.evaluation.named",
     "Result": "thalweg.engine.loop",
     "compare": "thalweg.report.comparison",

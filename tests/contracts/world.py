@@ -33,14 +33,14 @@ def check_world(
     *,
     labels: Ints = LABELS,
     num_classes: int = NUM_CLASSES,
-    group: Ints | None = None,
+    client: Ints | None = None,
     time: Floats | None = None,
     coarse: Ints | None = None,
     ticks: int = 3,
     capacity: int = 20,
 ) -> None:
     """Build the world twice in the same setting and compare their results."""
-    setting = Setting(labels, num_classes, ticks, capacity, ROUNDS, 5, group, time, coarse)
+    setting = Setting(labels, num_classes, ticks, capacity, ROUNDS, 5, client, time, coarse)
 
     def build(seed: int = 5) -> World:
         return spec.build(replace(setting, seed=seed))

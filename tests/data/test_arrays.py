@@ -63,23 +63,23 @@ def test_grey_images_need_no_channel_axis(tmp_path: Path) -> None:
 
 def test_text_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None:
     y = np.array(["no", "yes"] * 5)
-    data = load(tmp_path, y=y, group=np.array(["b", "a"] * 5), time=np.arange(10))
+    data = load(tmp_path, y=y, client=np.array(["b", "a"] * 5), time=np.arange(10))
     assert data.class_names == ("no", "yes")
-    assert data.group_names == ("a", "b")
+    assert data.client_names == ("a", "b")
     assert data.y.tolist() == [0, 1] * 4
-    assert data.group is not None
-    assert data.group.tolist() == [1, 0] * 4
-    assert data.group_test is not None
-    assert data.group_test.tolist() == [1, 0]
+    assert data.client is not None
+    assert data.client.tolist() == [1, 0] * 4
+    assert data.client_test is not None
+    assert data.client_test.tolist() == [1, 0]
 
 
 def test_time_array_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path) -> None:
     time = np.arange("2026-01-01", "2026-01-11", dtype="datetime64[D]")
-    data = load(tmp_path, time=time, group=np.repeat([7, 9], 5), options={"standardise": False})
+    data = load(tmp_path, time=time, client=np.repeat([7, 9], 5), options={"standardise": False})
     assert data.x_test[:, 0].tolist() == [8.0, 18.0]  # rows 4 and 9
     assert data.time is not None
     assert data.time[1] - data.time[0] == 86_400
-    assert data.group_names == ("7", "9")
+    assert data.client_names == ("7", "9")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_time_array_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path
         ({"y": np.where(LABELS, np.nan, 0.5)}, "the target in row 1 is nan; expected a finite"),
         ({"y": np.zeros((10, 0))}, r"numbers of shape \(n,\) or \(n, D\)"),
         ({"y": LABELS * 0}, "every y is 0; expected at least two classes"),
-        ({"group": np.zeros(3)}, r"expected group of shape \(10,\)"),
-        ({"group": np.zeros(10)}, "expected group to be whole numbers or text"),
+        ({"client": np.zeros(3)}, r"expected client of shape \(10,\)"),
+        ({"client": np.zeros(10)}, "expected client to be whole numbers or text"),
         ({"time": np.full(10, "a")}, "expected time to be numbers or dates"),
         ({"time": np.array([0.0] * 9 + [np.inf])}, r"time\[9\] is inf"),
         ({"time": np.array(["NaT"] * 10, dtype="datetime64[s]")}, r"time\[0\] is NaT"),
@@ -121,8 +121,8 @@ def test_non_finite_feature_is_reported_with_its_index(tmp_path: Path, value: fl
 
 
 def test_misspelt_array_name_gets_a_suggestion(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'groups'; known: .* Did you mean 'group'"):
-        load(tmp_path, groups=LABELS)
+    with pytest.raises(ConfigError, match=r"'clients'; known: .* Did you mean 'client'"):
+        load(tmp_path, clients=LABELS)
 
 
 def test_missing_array_is_named(tmp_path: Path) -> None:

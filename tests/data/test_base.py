@@ -53,12 +53,12 @@ def test_sequence_codes_may_need_two_bytes() -> None:
 
 def test_dataset_supports_test_groups_and_coarse_labels() -> None:
     data = dataset(
-        group=np.array([0, 1, 1]),
-        group_test=np.array([2]),  # all of its rows are for testing
+        client=np.array([0, 1, 1]),
+        client_test=np.array([2]),  # all of its rows are for testing
         coarse=np.array([0, 3, 3]),
-        group_names=("a", "b", "c"),
+        client_names=("a", "b", "c"),
     )
-    assert data.group_test is not None
+    assert data.client_test is not None
     assert data.coarse is not None
 
 
@@ -73,23 +73,23 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
         ({"y_test": np.array([0, 1])}, "1 samples but 2 labels in test"),
         ({"y": np.array([0, 1, 2])}, "labels in train run from 0 to 2, expected 0 to 1"),
         ({"y_test": np.array([-1])}, "labels in test run from -1"),
-        ({"group": np.array([0, 0])}, "3 training samples but 2 entries in group"),
+        ({"client": np.array([0, 0])}, "3 training samples but 2 entries in client"),
         ({"time": np.zeros(4)}, "3 training samples but 4 entries in time"),
-        ({"group": np.array([0, -1, 0])}, "groups must be at least 0, got -1"),
+        ({"client": np.array([0, -1, 0])}, "clients must be at least 0, got -1"),
         ({"time": np.array([0.0, np.nan, 1.0])}, "time must contain finite"),
         ({"class_names": ("a", "b", "c")}, "3 class names for 2 classes"),
-        ({"group_test": np.array([0])}, "no group for the training samples; expected both"),
+        ({"client_test": np.array([0])}, "no client for the training samples; expected both"),
         (
-            {"group": np.zeros(3, dtype=int), "group_test": np.array([0, 0])},
-            "1 test samples but 2 entries in group_test",
+            {"client": np.zeros(3, dtype=int), "client_test": np.array([0, 0])},
+            "1 test samples but 2 entries in client_test",
         ),
         (
-            {"group": np.zeros(3, dtype=int), "group_test": np.array([-2])},
-            "groups must be at least 0, got -2",
+            {"client": np.zeros(3, dtype=int), "client_test": np.array([-2])},
+            "clients must be at least 0, got -2",
         ),
         (
-            {"group": np.array([0, 1, 2]), "group_names": ("a", "b")},
-            "2 group names, but a sample of group 2; expected groups 0 to 1",
+            {"client": np.array([0, 1, 2]), "client_names": ("a", "b")},
+            "2 names of clients, but a sample of client 2; expected clients 0 to 1",
         ),
         ({"coarse": np.array([0, 0])}, "3 training samples but 2 entries in coarse"),
         ({"coarse": np.array([0, -1, 0])}, "coarse labels must be at least 0, got -1"),

@@ -53,8 +53,8 @@ def test_elec2_rows_are_all_training_rows(tmp_path: Path) -> None:
     assert data.y.tolist() == ([1] * 24 + [0] * 24) * 3
     assert data.time is not None
     assert data.time[[0, 48, 143]].tolist() == [0.0, 1.0, 143 / 48]
-    assert data.group is not None
-    assert np.bincount(data.group).tolist() == [36] * 4
+    assert data.client is not None
+    assert np.bincount(data.client).tolist() == [36] * 4
 
 
 def test_elec2_rows_are_standardised_by_the_past_of_their_client(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_elec2_rows_can_be_interleaved(tmp_path: Path) -> None:
     data = Elec2(num_clients=3, clients="interleaved").load(
         save_table(tmp_path, make_table()), seed=0
     )
-    assert data.group is not None
-    assert data.group[:5].tolist() == [0, 1, 2, 0, 1]
+    assert data.client is not None
+    assert data.client[:5].tolist() == [0, 1, 2, 0, 1]
 
 
 @pytest.mark.parametrize(

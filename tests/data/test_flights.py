@@ -51,9 +51,9 @@ def test_arrived_flights_are_sorted_by_departure(tmp_path: Path) -> None:
     assert data.time is not None
     np.testing.assert_allclose(data.time * 1440, [315, 360, 1080, 1440 + 30])
     assert data.y.tolist() == [1, 0, 0, 1], "in time is not late"
-    assert data.group_names == ("AA", "B6", "UA")
-    assert data.group is not None
-    assert data.group.tolist() == [2, 0, 1, 2]
+    assert data.client_names == ("AA", "B6", "UA")
+    assert data.client is not None
+    assert data.client.tolist() == [2, 0, 1, 2]
     assert len(data.y_test) == 0
 
 
@@ -80,10 +80,10 @@ def test_lateness_threshold_can_be_set(tmp_path: Path) -> None:
 def test_flight_clients_can_be_airports_or_time_segments(tmp_path: Path) -> None:
     folder = save_table(tmp_path)
     airports = Flights(clients="airports").load(folder, seed=0)
-    assert airports.group_names == ("EWR", "JFK", "LGA")
+    assert airports.client_names == ("EWR", "JFK", "LGA")
     stretches = Flights(clients="contiguous", num_clients=2).load(folder, seed=0)
-    assert stretches.group is not None
-    assert stretches.group.tolist() == [0, 0, 1, 1]
+    assert stretches.client is not None
+    assert stretches.client.tolist() == [0, 0, 1, 1]
 
 
 def test_published_flights_csv_gives_the_same_data(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_missing_flights_file_gives_remedies(tmp_path: Path) -> None:
 def test_real_flights_data_match_the_published_counts() -> None:
     data = Flights().load(REAL, seed=0)
     assert data.x.shape == (327_346, 16)
-    assert len(data.group_names) == 16
+    assert len(data.client_names) == 16
     assert data.y.mean() == pytest.approx(0.4063, abs=1e-4)
     assert np.isfinite(data.x).all()
     assert data.time is not None

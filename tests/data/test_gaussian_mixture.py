@@ -52,8 +52,8 @@ def test_samples_are_drawn_from_all_times_by_default() -> None:
 
 
 def test_clients_get_equal_random_shares_or_no_groups() -> None:
-    assert GaussianMixture().load(None, seed=0).group is None
-    group = GaussianMixture(num_samples=1000, num_clients=8).load(None, seed=0).group
+    assert GaussianMixture().load(None, seed=0).client is None
+    group = GaussianMixture(num_samples=1000, num_clients=8).load(None, seed=0).client
     assert group is not None
     assert np.bincount(group).tolist() == [125] * 8
     assert group[:16].tolist() != [*range(8), *range(8)]

@@ -26,15 +26,15 @@ def written(tmp_path: Path, write_images: Any) -> Path:
 
 def images_of(data: Any, client: int) -> set[bytes]:
     """A client's images of both parts."""
-    parts = ((data.x, data.group), (data.x_test, data.group_test))
+    parts = ((data.x, data.client), (data.x_test, data.client_test))
     return {image.tobytes() for x, group in parts for image in x[group == client]}
 
 
 def test_every_writer_keeps_a_fifth_of_its_rows_for_testing(written: Path) -> None:
     data = MnistWriters(min_samples=5).load(written, seed=0)
-    assert data.group_names == ("4", "9")
-    assert np.bincount(data.group).tolist() == [5, 4]
-    assert np.bincount(data.group_test).tolist() == [1, 1]
+    assert data.client_names == ("4", "9")
+    assert np.bincount(data.client).tolist() == [5, 4]
+    assert np.bincount(data.client_test).tolist() == [1, 1]
     assert (data.name, data.num_classes, data.mean) == ("mnist-writers", 10, (0.1307,))
 
 
@@ -46,7 +46,7 @@ def test_images_labels_and_writers_stay_aligned(written: Path, write_images: Any
     data = MnistWriters(min_samples=1, test_fraction=0.4).load(written, seed=0)
     label_of = {image.tobytes(): label for image, label in zip(pixels, labels, strict=True)}
     for client, writer in enumerate((2, 4, 9, 11)):
-        assert data.group_names[client] == str(writer)
+        assert data.client_names[client] == str(writer)
         assert images_of(data, client) == {x.tobytes() for x in pixels[writers == writer]}
     assert [label_of[x.tobytes()] for x in data.x_test] == data.y_test.tolist()
     assert [label_of[x.tobytes()] for x in data.x] == data.y.tolist()
@@ -55,7 +55,7 @@ def test_images_labels_and_writers_stay_aligned(written: Path, write_images: Any
 
 def test_writer_in_both_mnist_parts_is_one_client(written: Path) -> None:
     data = MnistWriters(min_samples=3).load(written, seed=0)
-    assert data.group_names == ("2", "4", "9", "11")
+    assert data.client_names == ("2", "4", "9", "11")
     assert len(images_of(data, 0)) == 3
 
 
@@ -66,7 +66,7 @@ def test_mnist_writers_split_does_not_depend_on_the_seed(written: Path) -> None:
 
 def test_writers_file_is_also_found_next_to_the_images(written: Path) -> None:
     (written / "mnist_writers.npz").rename(written / "MNIST" / "raw" / "mnist_writers.npz")
-    assert MnistWriters(min_samples=6).load(written, seed=0).group_names == ("4",)
+    assert MnistWriters(min_samples=6).load(written, seed=0).client_names == ("4",)
     assert MnistWriters().locate(written)
 
 
@@ -118,6 +118,6 @@ def test_invalid_mnist_writers_options_are_rejected(changes: Any) -> None:
 )
 def test_real_mnist_has_836_writers() -> None:
     data = MnistWriters(min_samples=1).load(REAL, seed=0)
-    assert len(data.group_names) == 836
+    assert len(data.client_names) == 836
     assert len(data.y) + len(data.y_test) == 70_000
-    assert np.bincount(data.group_test, minlength=836).min() >= 1
+    assert np.bincount(data.client_test, minlength=836).min() >= 1

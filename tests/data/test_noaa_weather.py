@@ -39,8 +39,8 @@ def test_noaa_weather_days_are_all_training_rows(tmp_path: Path) -> None:
     assert data.class_names == ("dry", "rain")
     assert data.time is not None
     assert data.time[-1] == 39
-    assert data.group is not None
-    assert np.bincount(data.group).tolist() == [4] * 10
+    assert data.client is not None
+    assert np.bincount(data.client).tolist() == [4] * 10
     assert (data.x[::4] == 0).all(), "each client's first day is all it knows"
 
 

@@ -41,7 +41,7 @@ SPEECHES = [
 def test_speeches_of_a_role_are_joined_and_their_end_is_for_testing(tmp_path: Path) -> None:
     write(tmp_path / "shakespeare", SPEECHES)
     data = Shakespeare(length=3, stride=2, min_samples=4, test_fraction=0.25).load(tmp_path, seed=0)
-    assert data.group_names == ("hamlet/GHOST",)
+    assert data.client_names == ("hamlet/GHOST",)
     # 20 characters, 9 windows; a quarter of them are 2, which reach over the last 6.
     assert [decode(x) for x in data.x_test] == ["nop", "pqr"]
     assert decode(data.y_test) == "qs"
@@ -54,10 +54,10 @@ def test_speeches_of_a_role_are_joined_and_their_end_is_for_testing(tmp_path: Pa
 def test_every_role_is_a_client_with_its_own_test_part(tmp_path: Path) -> None:
     write(tmp_path, SPEECHES)
     data = Shakespeare(length=2, stride=1, min_samples=2).load(tmp_path, seed=3)
-    assert data.group_names == ("hamlet/GHOST", "lear/FOOL")  # "What?" is too short for both parts
+    assert data.client_names == ("hamlet/GHOST", "lear/FOOL")  # "What?" is too short for both parts
     # Of 18 windows 4 are for testing, and 20 - 3 - 3 characters remain: 12 windows. Of 8, 2.
-    assert np.bincount(data.group).tolist() == [12, 4]
-    assert np.bincount(data.group_test).tolist() == [4, 2]
+    assert np.bincount(data.client).tolist() == [12, 4]
+    assert np.bincount(data.client_test).tolist() == [4, 2]
     assert data.x.dtype == np.uint8
     assert data.is_sequence
     assert not data.is_image
@@ -150,8 +150,8 @@ def test_invalid_shakespeare_options_are_rejected(changes: Any) -> None:
 )
 def test_real_plays_have_hundreds_of_clients() -> None:
     data = Shakespeare().load(REAL, seed=0)
-    assert len(data.group_names) > 700
+    assert len(data.client_names) > 700
     assert data.x.nbytes < 50e6
-    assert "hamlet/HAMLET" in data.group_names
+    assert "hamlet/HAMLET" in data.client_names
     assert (data.x == 0).mean() < 1e-3
-    assert np.bincount(data.group_test).min() >= 1
+    assert np.bincount(data.client_test).min() >= 1

@@ -9,8 +9,8 @@ from thalweg.data import SyntheticLogistic
 
 def test_clients_have_equal_shares_and_points_fill_the_cube() -> None:
     data = SyntheticLogistic(num_clients=4, num_samples=4000, num_features=3).load(None, seed=1)
-    assert np.bincount(data.group).tolist() == [1000] * 4
-    assert np.bincount(data.group_test).tolist() == [550] * 4
+    assert np.bincount(data.client).tolist() == [1000] * 4
+    assert np.bincount(data.client_test).tolist() == [550] * 4
     assert data.x.dtype == np.float32
     assert abs(data.x).max() <= 1
     # Uniform on [-1, 1]: mean 0, variance 1/3. 12,000 numbers: the mean has deviation 0.0053.
@@ -23,7 +23,7 @@ def test_labels_follow_the_sign_of_the_common_concept() -> None:
     data = source.load(None, seed=1)
     # Least squares points in the direction of the concept, and does so for both clients alike.
     slopes = [
-        np.linalg.lstsq(data.x[data.group == g], data.y[data.group == g] - 0.5, rcond=None)[0]
+        np.linalg.lstsq(data.x[data.client == g], data.y[data.client == g] - 0.5, rcond=None)[0]
         for g in (0, 1)
     ]
     cosine = slopes[0] @ slopes[1] / np.linalg.norm(slopes[0]) / np.linalg.norm(slopes[1])
@@ -35,13 +35,13 @@ def test_labels_follow_the_sign_of_the_common_concept() -> None:
 def test_large_spread_gives_every_client_its_own_concept() -> None:
     source = SyntheticLogistic(num_clients=2, num_samples=20_000, num_features=20, spread=30.0)
     data = source.load(None, seed=1)
-    mine, other = data.group == 0, data.group == 1
+    mine, other = data.client == 0, data.client == 1
     slope = np.linalg.lstsq(data.x[mine], data.y[mine] - 0.5, rcond=None)[0]
     right = [((data.x[rows] @ slope > 0) == data.y[rows]).mean() for rows in (mine, other)]
     assert right[0] > 0.9
     theirs = [
         ((data.x_test[rows] @ slope > 0) == data.y_test[rows]).mean()
-        for rows in (data.group_test == 0, data.group_test == 1)
+        for rows in (data.client_test == 0, data.client_test == 1)
     ]
     assert theirs[0] > 0.9
     assert theirs[1] < 0.75

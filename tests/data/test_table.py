@@ -34,25 +34,28 @@ def load_csv(folder: Path, text: str, **options: Any) -> Dataset:
     return Table("people.csv", **options).load(folder, seed=0)
 
 
-def test_numeric_columns_are_features_by_default(tmp_path: Path) -> None:
+def test_all_other_columns_are_features_by_default(tmp_path: Path) -> None:
     data = load(tmp_path, standardise=False)
+    assert data.columns == ("age", "height", "town=Bonn", "town=Ulm")
     both = np.concatenate([data.x, data.x_test])
-    assert both[np.argsort(both[:, 0])].tolist() == [[i, i * i] for i in range(ROWS)]
+    expected = [[i, i * i, i % 2, 1 - i % 2] for i in range(ROWS)]  # Ulm, Bonn, Ulm, ...
+    assert both[np.argsort(both[:, 0])].tolist() == expected
+    assert load(tmp_path, drop=("town",)).columns == ("age", "height")
     assert load(tmp_path, features=("height",)).x.shape == (8, 1)
-    assert (data.name, data.group, data.time) == ("people", None, None)
+    assert (data.name, data.client, data.time) == ("people", None, None)
 
 
 def test_table_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None:
     data = load(tmp_path, client="town")
     assert data.class_names == ("no", "yes")
-    assert data.group_names == ("Bonn", "Ulm")
-    assert data.group is not None
-    assert set(data.group) == {0, 1}
+    assert data.client_names == ("Bonn", "Ulm")
+    assert data.client is not None
+    assert set(data.client) == {0, 1}
     plain = load(tmp_path, client="town", standardise=False)
     # Ages are the numbers of the rows, and the towns take turns: Ulm, Bonn, Ulm, ...
-    assert data.group_test is not None
-    assert data.group_test.tolist() == [1 - int(age) % 2 for age in plain.x_test[:, 0]]
-    assert load(tmp_path).group_test is None
+    assert data.client_test is not None
+    assert data.client_test.tolist() == [1 - int(age) % 2 for age in plain.x_test[:, 0]]
+    assert load(tmp_path).client_test is None
 
 
 def test_table_features_are_standardised_by_the_training_part(tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ def test_csv_file_gives_the_same_data_as_parquet(tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(text.x, packed.x)
     np.testing.assert_array_equal(text.y, packed.y)
-    np.testing.assert_array_equal(text.group, packed.group)
+    np.testing.assert_array_equal(text.client, packed.client)
 
 
 def test_csv_column_may_become_fractional_after_many_integers(tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ def test_csv_timestamps_are_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options, suggestion",
     [
-        ({"label": "lable"}, "unknown label column in people.parquet: 'lable'; .*mean 'label'"),
+        ({"label": "lable"}, "unknown label column in .*people.parquet: 'lable'; .*mean 'label'"),
         ({"client": "twon"}, "unknown client column .*mean 'town'"),
         ({"time": "ago"}, "unknown time column .*mean 'age'"),
         ({"features": ("age", "heigth")}, "unknown feature column .*mean 'height'"),
@@ -182,7 +185,12 @@ def with_value_in_row(value: Any, row: int = 4) -> list[Any]:
         ),
         ({"town": [None] * ROWS}, {}, "column 'town' has no values at all"),
         ({"town": ["a"] * 9 + [None]}, {"client": "town"}, "row 10, column 'town' is missing"),
-        ({}, {"features": ("town",)}, "column 'town' is string, for example 'Ulm' in row 1"),
+        (
+            {"town": [datetime.date(2026, 1, 1)] * ROWS},
+            {},
+            r"column 'town' holds times .*; .* Name it as the time column \(time='town'\)",
+        ),
+        ({"town": [[1]] * ROWS}, {}, r"column 'town' is list.*Drop it \(drop=\['town'\]"),
         ({}, {"time": "town"}, "column 'town' is string, .* expected moments"),
         ({"age": with_value_in_row(None)}, {"time": "age"}, "row 5, column 'age' is missing"),
         ({name: [] for name in COLUMNS}, {"features": ("age",)}, "expected rows, got none"),
@@ -202,9 +210,16 @@ def test_missing_values_in_unused_columns_are_ignored(tmp_path: Path) -> None:
     assert data.x.shape == (8, 1)
 
 
-def test_table_without_numeric_columns_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no numeric feature column .* got town \(string\)"):
-        load_csv(tmp_path, "town,label\nUlm,1\nBonn,0\n")
+def test_table_without_feature_columns_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no feature column .* its columns are town, label"):
+        load_csv(tmp_path, "town,label\nUlm,1\nBonn,0\n", client="town")
+
+
+def test_text_column_with_many_values_is_rejected(tmp_path: Path) -> None:
+    rows = "\n".join(f"name{i},{i},{i % 2}" for i in range(60))
+    with pytest.raises(DataError, match="'name' has 60 different texts; expected at most 50"):
+        load_csv(tmp_path, f"name,a,label\n{rows}")
+    assert load_csv(tmp_path, f"name,a,label\n{rows}", drop=("name",)).columns == ("a",)
 
 
 def test_duplicate_column_names_are_rejected(tmp_path: Path) -> None:
@@ -270,7 +285,7 @@ def test_truncated_parquet_file_is_rejected(tmp_path_factory: Any, data: Any) ->
         ({"client": "label"}, "label, client and time must be different columns"),
         ({"features": ()}, "features must name at least one column"),
         ({"features": ("a", "a")}, "features names a column twice: a, a"),
-        ({"features": ("a", "label")}, "must not contain the label label"),
+        ({"features": ("a", "label")}, "must not contain a label or dropped column, got .'label'."),
     ],
 )
 def test_invalid_table_options_are_rejected(options: Any, message: str) -> None:

@@ -32,7 +32,7 @@ LABELS = np.array([0, 1, 1, 1, 0, 1, 1, 1])
 def data(**more: Any) -> Dataset:
     x = np.arange(8, dtype=np.float32)[:, None]
     none = np.empty(0, dtype=np.int64)
-    return Dataset("made-up", x, LABELS, x[:0], none, 2, group=GROUP, **more)
+    return Dataset("made-up", x, LABELS, x[:0], none, 2, client=GROUP, **more)
 
 
 def scenario(**more: Any) -> Scenario:

@@ -141,7 +141,7 @@ class Net(nn.Linear):
         super().__init__(2, 1)
 
 rng = np.random.default_rng(0)
-np.savez("data.npz", x=rng.normal(size=(40, 2)), y=rng.normal(size=40), group=np.arange(40) % 2)
+np.savez("data.npz", x=rng.normal(size=(40, 2)), y=rng.normal(size=40), client=np.arange(40) % 2)
 found = thalweg.compare(["fedavg", "fedprox"], "data.npz", model=Net, seeds=1, rounds=1, workers=2)
 print("cells", [cell.status for cell in found.cells])
 """

@@ -31,7 +31,7 @@ def opposite_data() -> Dataset:
     x = np.tile(np.array([1.0, 1.0, -1.0, -1.0], dtype=np.float32), NUM_SAMPLES // 4)[:, None]
     group = np.tile(np.array([0, 1]), NUM_SAMPLES // 2)
     y = np.where(group == 0, x[:, 0] > 0, x[:, 0] < 0).astype(np.int64)
-    return Dataset("opposite", x, y, x[:8], y[:8], 2, group=group, group_test=group[:8])
+    return Dataset("opposite", x, y, x[:8], y[:8], 2, client=group, client_test=group[:8])
 
 
 def opposite_plan(recipe: str, engine: str = "fast", **settings: Any) -> Plan:
@@ -84,9 +84,9 @@ def test_a_fine_tuned_client_tests_arrivals_with_the_result_of_its_last_round() 
 def test_the_models_of_local_only_are_those_of_runs_with_one_client() -> None:
     both = run_plan(opposite_plan("local-only"), workers=1, data=opposite_data())
     data = opposite_data()
-    mine = data.group == 0
+    mine = data.client == 0
     x, y = data.x[mine], data.y[mine]
-    one = Dataset("one", x, y, data.x_test, data.y_test, 2, group=np.zeros_like(y))
+    one = Dataset("one", x, y, data.x_test, data.y_test, 2, client=np.zeros_like(y))
     alone = run_plan(opposite_plan("fedavg"), workers=1, data=one)
     np.testing.assert_allclose(both.model, alone.model, rtol=1e-6)
 

@@ -52,7 +52,7 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> str:
     y = rng.integers(4, size=300)
     x = rng.normal(y[:, None, None] * [1.0, -1.0, 0.5], 1.0, (300, 12, 3))
     file = tmp_path_factory.mktemp("data") / "windows.npz"
-    np.savez(file, x=x, y=y, group=np.arange(300) % 6, time=np.arange(300.0))
+    np.savez(file, x=x, y=y, client=np.arange(300) % 6, time=np.arange(300.0))
     return str(file)
 
 

@@ -28,9 +28,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, group = rng.normal(size=(N, 3)), np.arange(N) % 3
     y = x @ [1.0, -2.0, 0.5] + group
     folder = tmp_path_factory.mktemp("regression")
-    np.savez(folder / "one.npz", x=x, y=y, group=group, time=np.arange(N))
-    np.savez(folder / "two.npz", x=x, y=np.column_stack([y, -y]), group=group)
-    np.savez(folder / "classes.npz", x=x, y=(y > 0).astype(int), group=group)
+    np.savez(folder / "one.npz", x=x, y=y, client=group, time=np.arange(N))
+    np.savez(folder / "two.npz", x=x, y=np.column_stack([y, -y]), client=group)
+    np.savez(folder / "classes.npz", x=x, y=(y > 0).astype(int), client=group)
     return folder / "one.npz"
 
 

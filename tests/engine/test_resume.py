@@ -145,7 +145,7 @@ def test_a_run_of_a_module_that_is_killed_has_the_same_bits(tmp_path, name):
     if name in WINDOW_MODELS:
         rng, on = np.random.default_rng(0), str(tmp_path / "windows.npz")
         x, y = rng.normal(size=(300, 12, 3)), rng.integers(4, size=300)
-        np.savez(on, x=x, y=y, group=np.arange(300) % 6, time=np.arange(300.0))
+        np.savez(on, x=x, y=y, client=np.arange(300) % 6, time=np.arange(300.0))
     script = tmp_path / "kill.py"
     script.write_text(textwrap.dedent(KILL_ONCE))
     model = f"{nets.user_modules.__file__}:{name}"

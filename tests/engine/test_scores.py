@@ -34,7 +34,7 @@ def test_client_accuracy_uses_the_label_mix_of_the_client():
 
 def test_client_accuracy_uses_the_test_samples_of_the_client():
     owner = np.arange(len(DATA.y_test)) % 2
-    data = replace(DATA, group_test=owner, group=np.arange(len(DATA.y)) % 3)
+    data = replace(DATA, client_test=owner, client=np.arange(len(DATA.y)) % 3)
     predicted = np.where(owner == 0, DATA.y_test, (DATA.y_test + 1) % 10)
     mixes = [np.full(10, 0.1)] * 3
     row = score_predictions(predicted, LOSSES, data, world(mixes, clients_are_groups=True))

@@ -36,7 +36,7 @@ def world_of(
         scenario.capacity,
         scenario.rounds,
         0,
-        group=group,
+        client=group,
         coarse=coarse,
     )
     return scenario.world.build(setting)
@@ -62,7 +62,7 @@ def test_synthetic_stream_has_200_samples_in_the_given_shares(
     scenario = with_overrides(streams_synthetic(), [f"world.historical_data={share}"])
     assert isinstance(scenario.data, SyntheticLogistic)
     data = scenario.data.load(None, 0)
-    world = world_of(scenario, data.y, data.group)
+    world = world_of(scenario, data.y, data.client)
     assert totals(world, historical=True) == [each] * 10
     assert totals(world, historical=False) == [pytest.approx(fresh)]
 

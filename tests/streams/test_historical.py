@@ -22,10 +22,10 @@ def partition_clients(
     clients: float = 0.5,
     data: float | None = None,
     samples: int | None = None,
-    group: Any = GROUP,
+    client: Any = GROUP,
     seed: int = 0,
 ) -> ClientRows:
-    where = Setting(LABELS, 3, 1, 10, 10, seed, group=group)
+    where = Setting(LABELS, 3, 1, 10, 10, seed, client=client)
     history = HistoricalSplit(clients, data, samples)
     return assign_rows(partition, where, num_clients, history, np.random.default_rng(seed))
 
@@ -130,7 +130,7 @@ def test_scale_sizes_reduces_all_sizes_by_the_same_share(have: list[int], part: 
         ({"clients": 0.0, "data": 0.2}, "historical=0.0 makes 0 of 20 clients historical"),
         ({"clients": 1.0, "data": 0.2}, "historical=1.0 makes 20 of 20 clients historical"),
         ({"partition": Groups(), "num_clients": 7}, "6 clients, so num_clients=7"),
-        ({"partition": Groups(), "group": None}, "partition=groups needs"),
+        ({"partition": Groups(), "client": None}, "partition=groups needs"),
         (
             {"partition": Groups(), "data": 0.2, "samples": 100},
             "need 20 of historical clients and 80 of fresh clients, but these have 60 and 60",

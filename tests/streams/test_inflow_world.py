@@ -36,9 +36,9 @@ def build_world(
     ticks: int = 1,
     capacity: int = 8,
     seed: int = 0,
-    group: Any = None,
+    client: Any = None,
 ) -> InflowWorld:
-    return spec.build(Setting(LABELS, 4, ticks, capacity, rounds, seed, group=group))
+    return spec.build(Setting(LABELS, 4, ticks, capacity, rounds, seed, client=client))
 
 
 def even(**changes: Any) -> Inflow:
@@ -91,13 +91,13 @@ def test_every_sample_arrives_at_most_once_at_one_client(
     ticks: int, seed: int, **parts: Any
 ) -> None:
     spec = Inflow(num_clients=6, rate_spread=0.5, **parts)
-    world = build_world(spec, ticks=ticks, seed=seed, group=GROUP)
+    world = build_world(spec, ticks=ticks, seed=seed, client=GROUP)
     lives = [arrival_lists(world, client) for client in range(6)]
     rows = [row for came in lives for part in came for row in part]
     assert len(set(rows)) == len(rows)
     for client, came in enumerate(lives):
         assert sum(sizes(came)) <= len(world.queues[client].rows)
-    same = build_world(spec, ticks=ticks, seed=seed, group=GROUP)
+    same = build_world(spec, ticks=ticks, seed=seed, client=GROUP)
     assert [arrival_lists(same, client) for client in range(6)] == lives
 
 
@@ -260,8 +260,8 @@ def test_state_table_has_one_state_with_the_overall_label_mix() -> None:
 
 
 def test_clients_are_groups_only_with_the_groups_partition() -> None:
-    assert build_world(Inflow(partition=Groups()), group=GROUP).clients_are_groups
-    assert not build_world(even(), group=GROUP).clients_are_groups
+    assert build_world(Inflow(partition=Groups()), client=GROUP).clients_are_groups
+    assert not build_world(even(), client=GROUP).clients_are_groups
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_partitions_assign_every_row_to_exactly_one_client(
     where = setting(
         labels,
         coarse=np.array(labels) // 2,
-        group=rng.integers(0, num_clients, len(labels)),
+        client=rng.integers(0, num_clients, len(labels)),
     )
     partition: Partition = PARTITIONS[kind]()
     hands = partition_rows(partition, where, num_clients, seed)
@@ -86,7 +86,7 @@ def test_even_partition_sizes_differ_by_at_most_one_row() -> None:
 
 
 def test_groups_partition_uses_the_groups_of_the_data() -> None:
-    where = setting([0, 1, 0, 1], group=np.array([2, 0, 2, 0]))
+    where = setting([0, 1, 0, 1], client=np.array([2, 0, 2, 0]))
     assert [hand.tolist() for hand in partition_rows(Groups(), where, 3)] == [[1, 3], [], [0, 2]]
 
 

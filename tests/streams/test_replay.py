@@ -20,12 +20,12 @@ def build_world(
     spec: Replay,
     *,
     labels: Ints = LABELS,
-    group: Ints | None = GROUP,
+    client: Ints | None = GROUP,
     time: Floats | None = TIME,
     ticks: int = 2,
 ) -> ReplayWorld:
     return spec.build(
-        Setting(labels, 2, ticks=ticks, capacity=4, rounds=10, seed=0, group=group, time=time)
+        Setting(labels, 2, ticks=ticks, capacity=4, rounds=10, seed=0, client=client, time=time)
     )
 
 
@@ -55,18 +55,18 @@ def test_replay_without_times_uses_the_row_order() -> None:
 
 
 def test_replay_without_groups_splits_the_time_line_into_segments() -> None:
-    world = build_world(Replay(num_clients=2, arrivals=4), group=None)
+    world = build_world(Replay(num_clients=2, arrivals=4), client=None)
     # In order of time: 1 3 6 5 4 7 2 0.
     assert [rows.tolist() for rows in world.rows] == [[1, 3, 6, 5], [4, 7, 2, 0]]
 
 
 def test_segments_differ_by_at_most_one_row_and_cover_all_rows() -> None:
-    world = build_world(Replay(num_clients=3), group=None, time=None)
+    world = build_world(Replay(num_clients=3), client=None, time=None)
     assert [rows.tolist() for rows in world.rows] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
 def test_replay_without_groups_has_ten_clients_by_default() -> None:
-    world = build_world(Replay(), labels=np.zeros(30, dtype=np.int64), group=None, time=None)
+    world = build_world(Replay(), labels=np.zeros(30, dtype=np.int64), client=None, time=None)
     assert world.num_clients == 10
 
 
@@ -85,9 +85,9 @@ def test_replay_with_at_end_stop_delivers_each_row_once() -> None:
 
 
 def test_client_without_rows_receives_nothing() -> None:
-    group = np.array([0, 2, 0, 2, 0, 2, 0, 2])
+    client = np.array([0, 2, 0, 2, 0, 2, 0, 2])
     for at_end in ("restart", "stop"):
-        world = build_world(Replay(at_end=at_end), group=group)
+        world = build_world(Replay(at_end=at_end), client=client)
         assert world.num_clients == 3
         assert arrival_lists(world, 1, 1) == [[], []]
 
@@ -119,7 +119,7 @@ def test_number_of_clients_must_match_the_groups() -> None:
 
 def test_more_clients_than_rows_are_rejected() -> None:
     with pytest.raises(ConfigError, match="8 rows cannot be divided among 9 clients"):
-        build_world(Replay(num_clients=9), group=None)
+        build_world(Replay(num_clients=9), client=None)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_supply_is_limited_to_own_rows_with_at_end_stop() -> None:
 
 
 def test_client_without_rows_has_zero_supply_and_zero_mix() -> None:
-    world = build_world(Replay(), group=np.array([0, 2, 0, 2, 0, 2, 0, 2]))
+    world = build_world(Replay(), client=np.array([0, 2, 0, 2, 0, 2, 0, 2]))
     assert world.supply(1).total == 0
     # Labels 0 0 0 1 and 1 1 0 0.
     assert world.mixes.tolist() == [[0.75, 0.25], [0, 0], [0.5, 0.5]]
@@ -162,7 +162,7 @@ def test_client_without_rows_has_zero_supply_and_zero_mix() -> None:
 
 def test_clients_are_groups_if_the_data_have_groups() -> None:
     assert build_world(Replay()).clients_are_groups
-    assert not build_world(Replay(num_clients=2), group=None).clients_are_groups
+    assert not build_world(Replay(num_clients=2), client=None).clients_are_groups
 
 
 def test_capacity_comes_from_the_setting() -> None:
@@ -208,5 +208,5 @@ def test_clocked_replay_without_times_is_rejected() -> None:
 
 def test_clocked_replay_satisfies_the_world_contract() -> None:
     time = np.arange(1200) / 7
-    check_world(Replay(every=3.0), group=np.arange(1200) % 5, time=time)
+    check_world(Replay(every=3.0), client=np.arange(1200) % 5, time=time)
     check_world(Replay(every=3.0, at_end="stop", absent="collecting"), time=time)

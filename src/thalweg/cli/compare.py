@@ -61,6 +61,7 @@ def compare_command(
         overrides=sets,
         engine=engine,
         folder=folder,
+        data_dir=data_dir,
     )
     missing = [job for job in jobs if not is_done(job)]
     if not as_json:

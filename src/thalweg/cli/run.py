@@ -16,6 +16,7 @@ from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
+from thalweg.scenarios import find_scenario
 
 NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
 
@@ -36,7 +37,9 @@ def run_command(
 ) -> None:
     """Run a plan, show its progress and print its results."""
     console = Console()
-    plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, engine)
+    plan, default, command = plan_from_options(
+        recipe, on, sets, seed, rounds, engine, data_dir=data_dir
+    )
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     data = plan.scenario.data.load(data_dir, plan.seed)
@@ -74,6 +77,7 @@ def plan_from_options(
     rounds: int | None,
     engine: str = "auto",
     verb: str = "run",
+    data_dir: Path | None = None,
 ) -> tuple[AnyPlan, AnyPlan | None, str]:
     """The plan, the plan without overrides (None for a run folder), and its command."""
     if recipe.endswith(".toml") or Path(recipe).is_dir():
@@ -85,12 +89,24 @@ def plan_from_options(
         return read_any_plan(Path(recipe)), None, f"thalweg {verb} {shlex.quote(recipe)}"
     if on is None:
         raise ConfigError(NO_SCENARIO)
-    plan = make_any_plan(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
+    plan = make_any_plan(
+        recipe,
+        on,
+        seed=seed or 0,
+        rounds=rounds,
+        engine=engine,
+        overrides=sets,
+        data_dir=data_dir,
+    )
     words = ["thalweg", verb, recipe, "--on", on, "--seed", str(plan.seed)]
     words += [word for each in sets for word in ("--set", each)]
     words += ["--rounds", str(rounds)] if rounds is not None else []
     words += ["--engine", engine] if engine != "auto" else []
-    return plan, make_any_plan(recipe, on, seed=plan.seed), shlex.join(words)
+    follows_from_data = find_scenario(on).rounds == 0
+    default = make_any_plan(
+        recipe, on, seed=plan.seed, rounds=plan.scenario.rounds if follows_from_data else None
+    )
+    return plan, default, shlex.join(words)
 
 
 def default_run_folder(plan: AnyPlan, resume: bool) -> Path:

@@ -102,7 +102,9 @@ def serve_command(
     console = Console()
     sets = [*sets, *(["world=live"] if arguments.live and on is not None else [])]
     sets += [f"world.num_clients={clients}"] if clients is not None else []
-    plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, verb="serve")
+    plan, default, command = plan_from_options(
+        recipe, on, sets, seed, rounds, verb="serve", data_dir=data_dir
+    )
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
     check_can_be_served(plan.recipe)

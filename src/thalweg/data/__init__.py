@@ -19,9 +19,12 @@ from thalweg.data.features import Scale
 from thalweg.data.flights import Flights
 from thalweg.data.gaussian_mixture import GaussianMixture
 from thalweg.data.ham10000 import Ham10000
+from thalweg.data.in_memory import InMemory
 from thalweg.data.mnist import Mnist
 from thalweg.data.mnist_writers import MnistWriters
 from thalweg.data.noaa_weather import NoaaWeather
+from thalweg.data.own import Rules
+from thalweg.data.preprocessing import Column, Preprocessing
 from thalweg.data.shakespeare import Shakespeare
 from thalweg.data.svhn import Svhn
 from thalweg.data.synthetic_logistic import SyntheticLogistic
@@ -48,6 +51,7 @@ SOURCES: dict[str, type[DataSource]] = {
     "gaussian-mixture": GaussianMixture,  # Gaussian classes that move over time
     "arrays": Arrays,  # user data in an .npz file
     "table": Table,  # user data in a .parquet or .csv file
+    "in-memory": InMemory,  # a `Dataset` passed from Python
 }
 
 __all__ = [
@@ -60,6 +64,7 @@ __all__ = [
     "Cifar10",
     "Cifar100",
     "Cinic10",
+    "Column",
     "DataSource",
     "Dataset",
     "Digits",
@@ -68,10 +73,13 @@ __all__ = [
     "Flights",
     "GaussianMixture",
     "Ham10000",
+    "InMemory",
     "Mnist",
     "MnistWriters",
     "NoaaWeather",
     "Part",
+    "Preprocessing",
+    "Rules",
     "Scale",
     "Shakespeare",
     "Svhn",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from thalweg.core.transforms import Kind
 from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View
 from thalweg.data.features import Scale
+from thalweg.data.preprocessing import Column, Preprocessing
 from thalweg.data.views import (
     ViewTransforms,
     check_views,
@@ -53,16 +55,19 @@ class Dataset:
     num_classes: int  # 0: regression
     mean: tuple[float, ...] = ()  # per channel; images only
     std: tuple[float, ...] = ()
-    group: Ints | None = None  # (n,) client of each training sample, 0 .. groups - 1
+    client: Ints | None = None  # (n,) client of each training sample, from 0
     time: Floats | None = None  # (n,) time of each training sample
     class_names: tuple[str, ...] = ()  # num_classes names, or empty
-    group_names: tuple[str, ...] = ()  # one name per group, or empty
-    group_test: Ints | None = None  # (n_test,) client of each test sample, as in group
+    client_names: tuple[str, ...] = ()  # one name per client, or empty
+    client_test: Ints | None = None  # (n_test,) client of each test sample
     coarse: Ints | None = None  # (n,) coarse label of each training sample, from 0
     num_codes: int = 0  # number of different codes in sequences; 0: the samples are not sequences
     views: tuple[View, ...] = ()  # V views, the first one is the identity; empty: no views
     columns: tuple[str, ...] = ()  # names of the F features, or empty
     scale: Scale | Literal["moving"] | None = None  # of features; "moving": online, per client
+    encoding: tuple[Column, ...] = ()  # columns of a table, which became the features; or empty
+    target_names: tuple[str, ...] = ()  # columns that are predicted, or empty
+    split: str = ""  # how the test part was chosen, in words; empty: as published
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:
@@ -79,10 +84,10 @@ class Dataset:
                 )
             if self.is_sequence:
                 self._check_codes(x, part)
-        for column, name in ((self.group, "group"), (self.time, "time"), (self.coarse, "coarse")):
+        for column, name in ((self.client, "client"), (self.time, "time"), (self.coarse, "coarse")):
             self._check_length(column, name, len(self.y), "training")
-        self._check_length(self.group_test, "group_test", len(self.y_test), "test")
-        self._check_groups()
+        self._check_length(self.client_test, "client_test", len(self.y_test), "test")
+        self._check_clients()
         if self.time is not None and not np.isfinite(self.time).all():
             raise DataError(f"{self.name}: time must contain finite numbers.")
         if self.coarse is not None and self.coarse.min() < 0:
@@ -103,6 +108,105 @@ class Dataset:
     @property
     def task(self) -> Task:
         return "classification" if self.num_classes > 0 else "regression"
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The rules that turn raw rows into samples, and outputs into predictions."""
+        dtype: Any = self.x.dtype.name
+        return Preprocessing(
+            task=self.task,
+            shape=tuple(self.x.shape[1:]),
+            dtype=dtype,
+            columns=self.encoding or tuple(Column(name) for name in self.columns),
+            scale=self.scale,
+            mean=tuple(map(float, self.mean)),
+            std=tuple(map(float, self.std)),
+            num_codes=self.num_codes,
+            class_names=self.class_names,
+            num_outputs=self.num_outputs,
+            target_names=self.target_names,
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        client: Any = None,
+        time: Any = None,
+        X_test: Any = None,
+        y_test: Any = None,
+        name: str = "arrays",
+        **rules: Any,
+    ) -> Dataset:
+        """Return a data set of arrays or tensors.
+
+        `X` is uint8 images (n, H, W) or (n, H, W, C), a table (n, F), or numbers of any other shape
+        (n, ..., C), such as windows (n, T, C). `y` is class labels (whole numbers or text) or
+        numbers. `client` and `time` have one entry for each row. Without a test part, rows are held
+        out. `rules` are fields of `thalweg.data.Rules`: test_fraction, hold_out, standardise, task.
+
+        >>> data = Dataset.from_arrays(np.eye(10), ["a", "b"] * 5, client=[0, 1] * 5)
+        >>> data.x.shape, data.x_test.shape, data.class_names, data.client_names
+        ((8, 10), (2, 10), ('a', 'b'), ('0', '1'))
+        """
+        from thalweg.data.own import dataset_from_arrays, make_rules
+
+        return dataset_from_arrays(
+            X,
+            y,
+            name=name,
+            client=client,
+            time=time,
+            x_test=X_test,
+            y_test=y_test,
+            rules=make_rules(rules),
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        label: str | Sequence[str],
+        client: str | None = None,
+        time: str | None = None,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        name: str = "frame",
+        **rules: Any,
+    ) -> Dataset:
+        """Return a data set of a table: pandas, Polars, Arrow, or a mapping of names to columns.
+
+        `label`, `client` and `time` are names of columns; several labels mean regression with
+        several outputs. All other columns are features, except those in `drop`: numbers are used as
+        they are, texts with at most 50 different values become one input per value. `rules` are
+        fields of `thalweg.data.Rules`: test_fraction, hold_out, standardise, task, missing.
+
+        >>> columns = {"age": range(10), "town": ["Ulm", "Bonn"] * 5, "ill": ["no", "yes"] * 5}
+        >>> Dataset.from_frame(columns, label="ill").columns
+        ('age', 'town=Bonn', 'town=Ulm')
+        """
+        from thalweg.data.columns import to_arrow
+        from thalweg.data.own import dataset_from_table, make_rules
+
+        table = to_arrow(frame)
+        if table is None:
+            raise DataError(
+                f"expected a table (pandas, Polars, Arrow, or a mapping of names to columns), got "
+                f"{type(frame).__name__}. Use Dataset.from_arrays(X, y) for arrays."
+            )
+        return dataset_from_table(
+            table,
+            name=name,
+            label=label,
+            client=client,
+            time=time,
+            features=features,
+            drop=drop,
+            rules=make_rules(rules),
+        )
 
     @property
     def num_outputs(self) -> int:
@@ -228,21 +332,21 @@ class Dataset:
                 "(num_classes=0). Leave coarse out, or set num_classes."
             )
 
-    def _check_groups(self) -> None:
-        if self.group is None and self.group_test is not None:
+    def _check_clients(self) -> None:
+        if self.client is None and self.client_test is not None:
             raise DataError(
-                f"{self.name}: group_test gives the clients of the test samples, but there is no "
-                "group for the training samples; expected both."
+                f"{self.name}: client_test gives the clients of the test samples, but there is no "
+                "client for the training samples; expected both."
             )
-        for group in (self.group, self.group_test):
-            if group is None or not len(group):
+        for client in (self.client, self.client_test):
+            if client is None or not len(client):
                 continue
-            if group.min() < 0:
-                raise DataError(f"{self.name}: groups must be at least 0, got {group.min()}.")
-            if self.group_names and group.max() >= len(self.group_names):
+            if client.min() < 0:
+                raise DataError(f"{self.name}: clients must be at least 0, got {client.min()}.")
+            if self.client_names and client.max() >= len(self.client_names):
                 raise DataError(
-                    f"{self.name}: {len(self.group_names)} group names, but a sample of group "
-                    f"{group.max()}; expected groups 0 to {len(self.group_names) - 1}."
+                    f"{self.name}: {len(self.client_names)} names of clients, but a sample of "
+                    f"client {client.max()}; expected clients 0 to {len(self.client_names) - 1}."
                 )
 
     def _check_codes(self, x: npt.NDArray[np.generic], part: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,34 @@ def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
 
 
+def to_arrow(rows: object) -> pa.Table | None:
+    """Return a table (pandas, Polars, Arrow, or a mapping of names to columns) as an Arrow table.
+
+    None: the object is not a table. The index of a pandas frame is not used.
+
+    >>> to_arrow({"a": [1, 2]}).num_rows, to_arrow([[1, 2]]) is None
+    (2, True)
+    """
+    import pyarrow as pa
+
+    if isinstance(rows, pa.Table):
+        return rows
+    try:
+        if isinstance(rows, Mapping):
+            return pa.table(dict(rows))
+        if type(rows).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        if hasattr(rows, "__arrow_c_stream__"):
+            return pa.table(rows)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{type(rows).__name__}: expected a table with columns of one type each ({reason}). "
+            "Convert the columns to numbers or texts first."
+        ) from error
+    return None
+
+
 def is_numeric(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
@@ -91,7 +119,7 @@ def is_numeric(kind: pa.DataType) -> bool:
     )
 
 
-def read_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
+def read_column(table: pa.Table, name: str, file: Path | str) -> pa.ChunkedArray[Any]:
     """A column without dictionary encoding and without missing values."""
     import pyarrow as pa
 
@@ -107,7 +135,7 @@ def read_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
     return column
 
 
-def read_numbers(table: pa.Table, name: str, file: Path) -> Floats:
+def read_numbers(table: pa.Table, name: str, file: Path | str) -> Floats:
     """A column as float64 with finite values."""
     import pyarrow as pa
 
@@ -137,7 +165,7 @@ def _find_text(column: pa.ChunkedArray[Any]) -> str:
     return f"{str(column[0])!r} in row 1"
 
 
-def read_codes(table: pa.Table, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
+def read_codes(table: pa.Table, name: str, file: Path | str) -> tuple[Ints, tuple[str, ...]]:
     """Codes 0, 1, ... of the distinct values in sorted order, and the values as text."""
     import pyarrow as pa
 
@@ -175,7 +203,7 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
-def read_texts(table: pa.Table, name: str, file: Path) -> list[str]:
+def read_texts(table: pa.Table, name: str, file: Path | str) -> list[str]:
     """A column of text."""
     column = read_column(table, name, file)
     if not is_text(column.type):
@@ -183,7 +211,7 @@ def read_texts(table: pa.Table, name: str, file: Path) -> list[str]:
     return [str(value) for value in column.to_pylist()]
 
 
-def read_seconds(table: pa.Table, name: str, file: Path) -> Floats:
+def read_seconds(table: pa.Table, name: str, file: Path | str) -> Floats:
     """A column of times as float64: seconds since 1970, or numbers as they are."""
     import pyarrow as pa
 

@@ -101,7 +101,7 @@ class Flights:
             time[order],
             standardise=self.standardise,
             class_names=() if is_number else ("in time", "late"),
-            group_names=names,
+            client_names=names,
         )
 
     def locate(self, data_dir: Path | None) -> Path:

@@ -87,7 +87,9 @@ class GaussianMixture:
             x_test=x_test,
             y_test=y_test,
             num_classes=self.num_classes,
-            group=None if self.num_clients is None else self._assign_clients(self.num_clients, rng),
+            client=None
+            if self.num_clients is None
+            else self._assign_clients(self.num_clients, rng),
             time=time,
         )
 

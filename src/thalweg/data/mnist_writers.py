@@ -63,9 +63,9 @@ class MnistWriters:
             y=y[kept[train]],
             x_test=x[kept[test]],
             y_test=y[kept[test]],
-            group=group[train],
-            group_test=group[test],
-            group_names=names,
+            client=group[train],
+            client_test=group[test],
+            client_names=names,
         )
 
     def locate(self, data_dir: Path | None) -> object:

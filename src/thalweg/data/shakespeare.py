@@ -87,11 +87,11 @@ class Shakespeare:
             x_test=np.concatenate([part.x for part in test]),
             y_test=np.concatenate([part.y for part in test]),
             num_classes=NUM_CODES,
-            group=_assign_groups(train),
+            client=_assign_groups(train),
             time=np.concatenate([part.time for part in train]),
             class_names=("other", "newline", "space", *CHARACTERS[2:]),
-            group_names=tuple(names),
-            group_test=_assign_groups(test),
+            client_names=tuple(names),
+            client_test=_assign_groups(test),
             num_codes=NUM_CODES,
         )
 

@@ -45,6 +45,22 @@ def split_each_client(group: Ints, test_fraction: float, where: str) -> tuple[In
     return train, test
 
 
+def split_clients(client: Ints, test_fraction: float, where: str) -> tuple[Ints, Ints]:
+    """All rows of some clients for testing; the same clients every time.
+
+    >>> train, test = split_clients(np.array([0, 1, 0, 1]), 0.5, "here")
+    >>> len(train), len(test)
+    (2, 2)
+    """
+    train, test = split_by_unit(np.zeros(len(client), dtype=np.int64), client, test_fraction)
+    if len(test) == 0:
+        raise DataError(
+            f"{where}: no client is small enough for a test part of {test_fraction:g} of all rows; "
+            "use a larger test_fraction, or hold out rows."
+        )
+    return train, test
+
+
 def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
     """The same random fraction of every class for testing; the same rows every time.
 

@@ -32,7 +32,7 @@ class SyntheticLogistic:
     necessary.
 
     >>> data = SyntheticLogistic().load(None, seed=7)
-    >>> data.x.shape, np.bincount(data.group).tolist()
+    >>> data.x.shape, np.bincount(data.client).tolist()
     ((200, 20), [19, 19, 18, 18, 18, 18, 18, 18, 18, 18, 18])
     """
 
@@ -65,9 +65,9 @@ class SyntheticLogistic:
         common = rng.normal(size=self.num_features)  # (F,)
         concepts = rng.normal(common, self.spread, (self.num_clients, self.num_features))  # (N, F)
         group = np.sort(np.arange(self.num_samples) % self.num_clients)
-        group_test = np.sort(np.arange(self.num_test) % self.num_clients)
+        client_test = np.sort(np.arange(self.num_test) % self.num_clients)
         x, y = _draw_samples(concepts[group], rng)
-        x_test, y_test = _draw_samples(concepts[group_test], rng)
+        x_test, y_test = _draw_samples(concepts[client_test], rng)
         return Dataset(
             "synthetic-logistic",
             x,
@@ -75,8 +75,8 @@ class SyntheticLogistic:
             x_test,
             y_test,
             num_classes=2,
-            group=group,
-            group_test=group_test,
+            client=group,
+            client_test=client_test,
         )
 
 

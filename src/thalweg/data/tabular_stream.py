@@ -78,7 +78,7 @@ def make_stream_dataset(
     *,
     standardise: bool,
     class_names: tuple[str, ...],
-    group_names: tuple[str, ...] = (),
+    client_names: tuple[str, ...] = (),
 ) -> Dataset:
     """A data set in which every row arrives and none is held out for testing.
 
@@ -92,10 +92,10 @@ def make_stream_dataset(
         x_test=np.empty((0, x.shape[1]), dtype=np.float32),
         y_test=y[:0],
         num_classes=len(class_names),
-        group=group,
+        client=group,
         time=time,
         class_names=class_names,
-        group_names=group_names,
+        client_names=client_names,
         scale="moving" if standardise else None,
     )
 

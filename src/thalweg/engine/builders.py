@@ -93,7 +93,7 @@ def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
         capacity=scenario.capacity,
         rounds=scenario.rounds,
         seed=seed,
-        group=data.group,
+        client=data.client,
         time=data.time,
         coarse=data.coarse,
     )

@@ -56,7 +56,7 @@ from thalweg.local.optimizers import try_optimizer
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
-from thalweg.scenarios import Scenario
+from thalweg.scenarios import ScenarioLike
 from thalweg.streams import HasViews
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ FederationFactory = Callable[[Plan, Dataset, Net, ClientPool], SimulatedFederati
 
 def run(
     recipe: Recipe | str,
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
     model: Any = None,
     loss: Any = None,
@@ -150,6 +150,7 @@ def run(
         overrides=overrides,
         model=model,
         optimizer=optimizer,
+        data_dir=None if data_dir is None else Path(data_dir),
         **({} if loss is None else {"loss": loss}),
         **({} if metrics is None else {"metrics": metrics}),
         **settings,

@@ -23,7 +23,7 @@ from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
 from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.recipes.compatibility import check_optimizer
-from thalweg.scenarios import Scenario, find_scenario
+from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_rounds
 
 EngineName = Literal["fast", "reference"]
 Method = TypeVar("Method", bound=Recipe | Baseline)
@@ -40,6 +40,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
+        _check_rounds(self.scenario)
         alarm = self.recipe.alarm
         require(
             alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
@@ -80,6 +81,7 @@ class BaselinePlan:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
+        _check_rounds(self.scenario)
         require(
             self.scenario.prequential > 0,
             f"a baseline needs predictions of arriving samples, but {self.scenario.name} makes "
@@ -94,6 +96,14 @@ class BaselinePlan:
 AnyPlan = Plan | BaselinePlan
 
 
+def _check_rounds(scenario: Scenario) -> None:
+    require(
+        scenario.rounds > 0,
+        f"{scenario.name}: a plan needs a number of rounds, got rounds=0. Use make_plan, which "
+        "counts the rounds until all rows have arrived, or set the number.",
+    )
+
+
 def get_method(plan: AnyPlan) -> Recipe | Baseline:
     """Return the recipe or the baseline of a plan."""
     return plan.baseline if isinstance(plan, BaselinePlan) else plan.recipe
@@ -101,13 +111,14 @@ def get_method(plan: AnyPlan) -> Recipe | Baseline:
 
 def make_plan(
     recipe: Recipe | str,
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
     seed: int = 0,
     rounds: int | None = None,
     engine: str = "auto",
     overrides: Iterable[str] = (),
     model: Any = None,
+    data_dir: Path | None = None,
     **settings: Any,
 ) -> Plan:
     """Look up names, apply ``part.field=value`` overrides and keyword settings, and check the plan.
@@ -115,7 +126,8 @@ def make_plan(
     A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name,
     or a mapping of the fields to change. `model` is any ``torch.nn.Module``, a class or function
     that makes one, or its path (``file.py:Net``). ``optimizer="adam"`` is short for
-    ``local={"optimizer": "adam"}``:
+    ``local={"optimizer": "adam"}``. The data are loaded if the number of rounds follows from them;
+    `data_dir` is their folder:
 
     >>> settings = {"memory": "reservoir", "local": {"lr": 0.1}, "capacity": 50}
     >>> plan = make_plan("sfedpo", "digits-partial", **settings)
@@ -131,13 +143,20 @@ def make_plan(
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
     recipe, scenario = _apply_changes(
-        recipe, scenario, rounds=rounds, overrides=overrides, model=model, **settings
+        recipe,
+        scenario,
+        seed=seed,
+        rounds=rounds,
+        overrides=overrides,
+        model=model,
+        data_dir=data_dir,
+        **settings,
     )
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
 
 
 def make_any_plan(
-    method: Recipe | Baseline | str, scenario: Scenario | str, **options: Any
+    method: Recipe | Baseline | str, scenario: ScenarioLike, **options: Any
 ) -> AnyPlan:
     """Return the plan of the recipe or the baseline that has the name.
 
@@ -152,25 +171,28 @@ def make_any_plan(
         raise UnknownName("recipe", method, [*RECIPES, *BASELINES], see="thalweg list")
     if not isinstance(method, Baseline):
         return make_plan(method, scenario, **options)
-    seed, _ = options.pop("seed", 0), options.pop("engine", "auto")
-    return BaselinePlan(*_apply_changes(method, scenario, **options), seed)
+    options.pop("engine", None)
+    return BaselinePlan(*_apply_changes(method, scenario, **options), options.get("seed", 0))
 
 
 def _apply_changes(
     method: Method,
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
+    seed: int = 0,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
     model: Any = None,
+    data_dir: Path | None = None,
     **settings: Any,
 ) -> tuple[Method, Scenario]:
     """Return a recipe (or baseline) and a scenario with all changes of `make_plan`."""
-    scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
+    scenario = find_scenario(scenario)
     scenario = with_model(scenario, model, settings)
     method, scenario = apply_settings(method, scenario, overrides, settings)
     scenario = replace(scenario, net=add_file_digest(scenario.net))
-    return method, scenario if rounds is None else replace(scenario, rounds=rounds)
+    scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
+    return method, resolve_rounds(scenario, data_dir, seed)
 
 
 def with_model(scenario: Scenario, model: Any, settings: Mapping[str, Any]) -> Scenario:

@@ -94,10 +94,10 @@ def _score_clients(
 ) -> Floats:
     """Return (N,) the mean absolute error on each client's own test samples; nan: unknown."""
     world = federation.client_pool.world
-    if not world.clients_are_groups or data.group_test is None:
+    if not world.clients_are_groups or data.client_test is None:
         return np.full(world.num_clients, np.nan)
     errors = compute_abs_errors(predicted[rows], data.y_test[rows])
-    return mean_by_owner(errors, data.group_test[rows], world.num_clients)
+    return mean_by_owner(errors, data.client_test[rows], world.num_clients)
 
 
 def _average(rows: list[dict[str, float]], shares: list[float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import Summary, summarise
-from thalweg.scenarios import Scenario
+from thalweg.scenarios import ScenarioLike, find_scenario
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Comparison:
 
 def compare(
     recipes: Iterable[Recipe | Baseline | str],
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
     model: Any = None,
     loss: Any = None,
@@ -78,6 +78,7 @@ def compare(
             folder=folder or Path(scratch),
             model=model,
             settings=settings,
+            data_dir=where,
         )
         _check_functions(jobs[0].plan.scenario)
         failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
@@ -99,7 +100,7 @@ def _check_functions(scenario: Scenario) -> None:
 
 def comparison_jobs(
     recipes: Iterable[Recipe | Baseline | str],
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
     seeds: int | Iterable[int],
     rounds: int | None,
@@ -108,6 +109,7 @@ def comparison_jobs(
     folder: Path,
     model: Any = None,
     settings: Mapping[str, Any] | None = None,
+    data_dir: Path | None = None,
 ) -> list[CellJob]:
     """The jobs of a comparison; raises an error for unknown names before anything runs."""
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -121,12 +123,13 @@ def comparison_jobs(
         name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
         method, problem = name, scenario
         if settings or model is not None:
-            plan = make_any_plan(name, scenario, model=model, **settings or {})
-            method, problem = get_method(plan), plan.scenario
+            plan = make_any_plan(name, scenario, rounds=1, model=model, **settings or {})
+            own_rounds = (settings or {}).get("rounds", find_scenario(scenario).rounds)
+            method, problem = get_method(plan), replace(plan.scenario, rounds=own_rounds)
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]
             plan = make_any_plan(
-                method, problem, seed=seed, rounds=rounds, engine=engine, overrides=sets
+                method, problem, seed=seed, rounds=rounds, engine=engine, overrides=sets, data_dir=data_dir
             )
             command = cell_command(plan, method, problem, sets, rounds, engine)
             jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))
@@ -185,7 +188,7 @@ def folder_name(label: str) -> str:
 def cell_command(
     plan: AnyPlan,
     recipe: Recipe | Baseline | str,
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     sets: Sequence[str],
     rounds: int | None,
     engine: str,

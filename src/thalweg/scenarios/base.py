@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from thalweg.core.config import check_ranges, choice, convert_parts
+from thalweg.core.config import check_ranges, choice, convert_parts, kind_of
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import HEADLINES, METRICS, Metric
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
@@ -12,7 +13,17 @@ from thalweg.evaluation.named import NAMED_METRICS, get_metric_declaration, name
 from thalweg.local import LocalTraining
 from thalweg.losses import LOSSES, Loss, wrap_function
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import DRIFTS, FAULTS, SCHEDULES, WORLDS, Drift, Faults, Schedule, WorldSpec
+from thalweg.streams import (
+    DRIFTS,
+    FAULTS,
+    SCHEDULES,
+    WORLDS,
+    Drift,
+    Faults,
+    Replay,
+    Schedule,
+    WorldSpec,
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,7 @@ class Scenario:
     net: NetSpec = choice(NETS)
     world: WorldSpec = choice(WORLDS)
     rounds: int = 100
+    """Number of rounds; 0: until all rows of the data have arrived once."""
     ticks: int = 5
     """Times per round at which data arrive; the client trains after each tick."""
     capacity: int = 500
@@ -79,7 +91,7 @@ class Scenario:
             self._add_headline(self.headline)
         check_ranges(
             self,
-            rounds="[1, inf)",
+            rounds="[0, inf)",
             ticks="[1, inf)",
             capacity="[1, inf)",
             evaluate_every="[1, inf)",
@@ -110,3 +122,19 @@ class Scenario:
             f"higher or lower is better. Use thalweg.NamedMetric({name!r}, FUNCTION, "
             "higher_is_better=True), or FILE.py:FUNCTION:higher on the command line.",
         )
+
+
+def resolve_rounds(scenario: Scenario, data_dir: Path | None, seed: int) -> Scenario:
+    """Return the scenario with its number of rounds, which may follow from the data."""
+    if scenario.rounds > 0:
+        return scenario
+    world = scenario.world
+    require(
+        isinstance(world, Replay),
+        f"rounds=0 means until all rows have arrived, which the world "
+        f"{kind_of(world, WORLDS)} does not define. Set the number of rounds (--rounds 100).",
+    )
+    assert isinstance(world, Replay)
+    data = scenario.data.load(data_dir, seed)
+    rounds = world.count_rounds(len(data.y), data.client, data.time, scenario.ticks)
+    return replace(scenario, rounds=rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,8 @@ from thalweg.data import (
     Arrays,
     Cifar10,
     Cinic10,
+    Dataset,
+    DataSource,
     Digits,
     FashionMnist,
     GaussianMixture,
@@ -21,6 +24,7 @@ from thalweg.data import (
     SyntheticLogistic,
     Table,
 )
+from thalweg.data.in_memory import make_source
 from thalweg.local import LocalTraining
 from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.alarms import ALARMS
@@ -31,6 +35,7 @@ from thalweg.scenarios.inflows import INFLOWS
 from thalweg.scenarios.real_streams import REAL_STREAMS
 from thalweg.streams import LatentStates, Replay
 
+ScenarioLike = Scenario | Dataset | str | os.PathLike[str]
 Access = Literal["full", "partial"]
 
 
@@ -105,7 +110,7 @@ def synthetic_logistic() -> Scenario:
         name="synthetic-logistic",
         data=SyntheticLogistic(),
         net=Linear(),
-        world=Replay(arrivals=4),
+        world=Replay(arrivals=4, at_end="restart"),
         local=LocalTraining(lr=0.1, batch_size=16, steps=5),
         capacity=32,
         ticks=1,
@@ -118,21 +123,22 @@ def gaussian_mixture() -> Scenario:
         name="gaussian-mixture",
         data=GaussianMixture(),
         net=Linear(),
-        world=Replay(num_clients=20, arrivals=16),
+        world=Replay(num_clients=20, arrivals=16, at_end="restart"),
         local=LocalTraining(lr=0.1, batch_size=16, passes=1),
         capacity=64,
         ticks=1,
     )
 
 
-def own_data(path: str) -> Scenario:
+def own_data(source: DataSource, name: str) -> Scenario:
     """User data: a table or arrays, replayed in time order by the clients in the data."""
     return Scenario(
-        name=Path(path).stem,
-        data=Arrays(path) if path.endswith(".npz") else Table(path),
+        name=name,
+        data=source,
         net=Mlp(hidden=(64,)),
-        world=Replay(),
+        world=Replay(availability=1.0),
         local=LocalTraining(lr=0.05, momentum=0.9, batch_size=32, passes=1),
+        rounds=0,
         capacity=256,
         ticks=1,
     )
@@ -163,10 +169,22 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
 }
 
 
-def find_scenario(name: str) -> Scenario:
-    """A built-in scenario with its defaults, or one built from a user's file."""
-    if Path(name).suffix in (".npz", ".csv", ".parquet"):
-        return own_data(name)
+def find_scenario(given: ScenarioLike) -> Scenario:
+    """A scenario, a built-in one by its name, or one for a user's file or data set."""
+    if isinstance(given, Scenario):
+        return given
+    if isinstance(given, Dataset):
+        return own_data(make_source(given), given.name)
+    require(
+        isinstance(given, str | os.PathLike),
+        f"expected a scenario, the name of one, a path or a Dataset, got {type(given).__name__}. "
+        "Convert a table with thalweg.Dataset.from_frame(frame, label=...), and arrays with "
+        "thalweg.Dataset.from_arrays(X, y).",
+    )
+    name = os.fspath(given)
+    if Path(name).suffix.lower() in (".npz", ".csv", ".parquet"):
+        source = Arrays(name) if name.lower().endswith(".npz") else Table(name)
+        return own_data(source, Path(name).stem)
     if name not in SCENARIOS:
         require(
             "." not in name,

@@ -21,7 +21,7 @@ class Setting:
     capacity: int  # memory size of a client, unless the world sets its own
     rounds: int  # length of the run
     seed: int
-    group: Ints | None = None  # (n,) client to which each sample belongs
+    client: Ints | None = None  # (n,) client to which each sample belongs
     time: Floats | None = None  # (n,) time of each sample
     coarse: Ints | None = None  # (n,) coarse label of each sample
 
@@ -113,7 +113,7 @@ class World(Stream, Protocol):
 
     @property
     def clients_are_groups(self) -> bool:
-        """True if client n is group n of the data set."""
+        """True if client n is client n of the data set."""
         ...
 
     def present(self, rnd: int) -> Ints:

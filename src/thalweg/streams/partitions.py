@@ -132,9 +132,9 @@ PARTITIONS = {
 def require_groups(setting: Setting) -> Ints:
     """Client column of the data set; raises an error if there is none."""
     require(
-        setting.group is not None,
+        setting.client is not None,
         "partition=groups needs data with a client column, but these data have none; use "
         "partition=dirichlet or partition=even with num_clients.",
     )
-    assert setting.group is not None
-    return setting.group
+    assert setting.client is not None
+    return setting.client

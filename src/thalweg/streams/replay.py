@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -39,8 +40,8 @@ class Replay:
     All clients use the same clock, which starts at a multiple of it. None: a fixed number of
     samples.
     """
-    at_end: Literal["restart", "stop"] = "restart"
-    """When a client's rows are used up: start again, or stop."""
+    at_end: Literal["restart", "stop"] = "stop"
+    """When a client's rows are used up: start again, so that rows repeat, or stop."""
     availability: float = 0.5
     availability_spread: float = 0.0
     absent: Literal["frozen", "collecting"] = "frozen"
@@ -56,8 +57,25 @@ class Replay:
             availability_spread="[0, inf)",
         )
 
+    def count_rounds(
+        self, num_rows: int, client: Ints | None, time: Floats | None, ticks: int
+    ) -> int:
+        """Number of rounds until all rows have arrived, on average if clients may be absent.
+
+        >>> Replay(num_clients=2, arrivals=10, availability=1.0).count_rounds(100, None, None, 1)
+        5
+        """
+        if self.every is not None and time is not None:
+            num_ticks = int(time.max() // self.every - time.min() // self.every) + 1
+        else:
+            num_clients = self.num_clients or 10
+            largest = -(-num_rows // num_clients) if client is None else np.bincount(client).max()
+            num_ticks = -(-int(largest) // self.arrivals)
+        is_paused = self.absent == "frozen" and self.every is None
+        return math.ceil(num_ticks / ticks / (self.availability if is_paused else 1.0))
+
     def build(self, setting: Setting) -> ReplayWorld:
-        labels, group, time = setting.labels, setting.group, setting.time
+        labels, group, time = setting.labels, setting.client, setting.time
         require(
             self.every is None or time is not None,
             f"every={self.every} is a time interval, but the data set has no times; remove it and "
@@ -124,7 +142,7 @@ class ReplayWorld:
 
     @property
     def clients_are_groups(self) -> bool:
-        return self.setting.group is not None
+        return self.setting.client is not None
 
     def capacity(self, client: int) -> int:
         return self.setting.capacity

@@ -82,7 +82,7 @@ def _find_scenario(name: str) -> Scenario:
     except TypeError as error:
         raise ConfigError(f"replay:{name} needs a file; expected replay:NAME.csv.") from error
     world = Replay(at_end="stop", arrivals=ARRIVALS_PER_TICK)
-    return replace(own_data("any.csv"), name=name, data=data, world=world)
+    return replace(own_data(data, name), world=world)
 
 
 def _count_rounds(scenario: Scenario, data: Dataset) -> int:

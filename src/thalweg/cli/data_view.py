@@ -1,0 +1,114 @@
+"""User data in the plan: features, target, split, passes over the rows, memory and warnings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thalweg.core.types import Ints
+from thalweg.data import Arrays, Dataset, InMemory, Table
+from thalweg.data.checks import find_problems
+from thalweg.scenarios import Scenario
+from thalweg.streams import Replay
+
+MAX_NAMES = 8  # names of features, classes or clients that are shown
+
+
+def is_own_data(scenario: Scenario) -> bool:
+    """Whether the scenario replays data of the user."""
+    return isinstance(scenario.data, Table | Arrays | InMemory)
+
+
+def describe_data(scenario: Scenario, data: Dataset) -> list[tuple[str, str]]:
+    """Return what a user must know about the data of a run, as pairs of a name and a text."""
+    lines = [
+        ("features", _describe_features(scenario, data)),
+        ("target", _describe_target(data)),
+        ("split", _describe_split(data)),
+    ]
+    if isinstance(scenario.world, Replay):
+        sizes = _count_rows(scenario.world, data)
+        lines += [
+            ("clients", _describe_clients(data, sizes)),
+            ("passes", _describe_passes(scenario, scenario.world, sizes)),
+            ("stored", _describe_memory(scenario, sizes)),
+        ]
+    return [*lines, *(("warning", problem) for problem in find_problems(data))]
+
+
+def _describe_features(scenario: Scenario, data: Dataset) -> str:
+    if data.is_image:
+        return f"images of {' x '.join(map(str, data.x.shape[1:]))} (height, width, channels)"
+    shape = " x ".join(map(str, data.x.shape[1:]))
+    if not data.encoding:
+        names = f" ({_shorten(data.columns)})" if data.columns else ""
+        return f"{shape} numbers per sample{names}"
+    numbers = [column.name for column in data.encoding if not column.categories]
+    texts = [
+        f"{column.name} ({len(column.categories)} categories)"
+        for column in data.encoding
+        if column.categories
+    ]
+    parts = [f"{len(numbers)} numeric ({_shorten(numbers)})"] if numbers else []
+    parts += [f"text {_shorten(texts)}"] if texts else []
+    dropped = scenario.data.drop if isinstance(scenario.data, Table) else ()
+    parts += [f"dropped {_shorten(dropped)}"] if dropped else []
+    return "; ".join(parts)
+
+
+def _describe_target(data: Dataset) -> str:
+    name = f"{', '.join(data.target_names)}: " if data.target_names else ""
+    if data.task == "regression":
+        low, high = data.y.min(), data.y.max()
+        outputs = f"{data.num_outputs} numbers" if data.num_outputs > 1 else "a number"
+        return f"{name}{outputs} from {low:.4g} to {high:.4g} (regression)"
+    classes = f" ({_shorten(data.class_names)})" if data.class_names else ""
+    share = np.bincount(data.y, minlength=data.num_classes).max() / len(data.y)
+    return f"{name}{data.num_classes} classes{classes}; the largest has {share:.0%} of the rows"
+
+
+def _describe_split(data: Dataset) -> str:
+    train, test = len(data.y), len(data.y_test)
+    how = {"": "", "given": " (given)"}.get(data.split, f" ({data.split})")
+    return f"{train:,} training rows, {test:,} test rows{how}"
+
+
+def _count_rows(world: Replay, data: Dataset) -> Ints:
+    """(N,) training rows of each client."""
+    if data.client is not None:
+        return np.bincount(data.client)
+    parts = np.array_split(np.arange(len(data.y)), world.num_clients or 10)
+    return np.array([len(part) for part in parts])
+
+
+def _describe_clients(data: Dataset, sizes: Ints) -> str:
+    names = f" ({_shorten(data.client_names)})" if data.client_names else ""
+    how = "" if data.client is not None else ", one period each: there is no client column"
+    low, high = int(sizes.min()), int(sizes.max())
+    rows = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{len(sizes)}{names} with {rows} rows{how}"
+
+
+def _describe_passes(scenario: Scenario, world: Replay, sizes: Ints) -> str:
+    if world.every is not None:
+        return f"rows of {world.every:g} time units arrive per tick; {_ending(world)}"
+    arrivals = scenario.rounds * scenario.ticks * world.arrivals
+    arrivals = arrivals * world.availability if world.absent == "frozen" else arrivals
+    passes = arrivals / max(float(sizes.mean()), 1.0)
+    if world.at_end == "stop":
+        share = float(np.minimum(sizes, arrivals).sum() / max(sizes.sum(), 1))
+        return f"each row arrives at most once; {share:.0%} arrive in {scenario.rounds} rounds"
+    return f"each row arrives {passes:.1f} times on average ({_ending(world)})"
+
+
+def _ending(world: Replay) -> str:
+    return "rows are not repeated" if world.at_end == "stop" else "rows repeat: at_end=restart"
+
+
+def _describe_memory(scenario: Scenario, sizes: Ints) -> str:
+    return f"at most {scenario.capacity:,} of a client's {int(sizes.max()):,} rows"
+
+
+def _shorten(names: tuple[str, ...] | list[str]) -> str:
+    """The first names, and the number of the others."""
+    shown = ", ".join(names[:MAX_NAMES])
+    return f"{shown}, ... {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else shown

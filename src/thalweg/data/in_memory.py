@@ -1,0 +1,54 @@
+"""The source of a data set that was passed from Python."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.core.errors import DataError
+from thalweg.data.base import Dataset
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A `Dataset` object that was passed to `thalweg.run` or `thalweg.compare`.
+
+    A plan stores its name, its size and a checksum of its values, but not the values.
+    """
+
+    name: str = ""
+    rows: int = 0
+    """Number of training rows."""
+    checksum: int = 0
+    dataset: Dataset | None = field(
+        default=None, repr=False, compare=False, metadata={"in_plan": False}
+    )
+    """The object itself."""
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Return the object; the same for every seed."""
+        if self.dataset is None:
+            raise DataError(
+                f"the data {self.name} ({self.rows} rows) were passed as an object from Python, so "
+                "they cannot be loaded here. Pass the same data again (thalweg.run(RECIPE, DATA, "
+                "out=FOLDER, resume=True)), or write them to a file and use its path."
+            )
+        return self.dataset
+
+
+def make_source(dataset: Dataset) -> InMemory:
+    """Return the source of a data set."""
+    return InMemory(dataset.name, len(dataset.y), compute_checksum(dataset), dataset)
+
+
+def compute_checksum(dataset: Dataset) -> int:
+    """Return a checksum of the samples, targets, clients and times of a data set."""
+    arrays = (dataset.x, dataset.y, dataset.x_test, dataset.y_test, dataset.client, dataset.time)
+    checksum = 0
+    for array in arrays:
+        if array is not None:
+            checksum = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, checksum)
+    return checksum

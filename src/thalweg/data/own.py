@@ -1,0 +1,477 @@
+"""Data sets of users: from tables and arrays in memory or in files to a `Dataset`.
+
+All inputs follow the same rules: which columns are features, how the task follows from the targets,
+which rows are held out, and how values are scaled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.errors import ConfigError, DataError, UnknownName, require
+from thalweg.core.types import Floats, Ints
+from thalweg.data.base import Dataset, Targets, Task
+from thalweg.data.columns import is_numeric, read_codes, read_column, read_numbers, read_seconds
+from thalweg.data.features import find_unusable, split_features
+from thalweg.data.preprocessing import Column, Missing, encode_columns, find_columns
+from thalweg.data.split import split_clients, split_rows
+from thalweg.data.targets import check_task, convert_numbers, infer_task, strata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HoldOut = Literal["auto", "rows", "clients", "time"]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Rules for user data that do not depend on the format."""
+
+    test_fraction: float = 0.2
+    """Share of the rows that is held out for testing."""
+    hold_out: HoldOut = "auto"
+    """Rows for testing: a random part of every class (rows), all rows of some clients (clients), or
+    the end of every client's history (time). auto: time if there are times, else rows."""
+    standardise: bool = True
+    """Scale features to mean 0 and standard deviation 1 in the training part.
+
+    Images are always scaled.
+    """
+    task: Task | None = None
+    """classification or regression; None: as the targets suggest."""
+    missing: Missing = "reject"
+    """Missing values in features: reject, fill, or drop the row."""
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        check_ranges(self, test_fraction="(0, 1)")
+        check_task(self.task)
+
+
+def make_rules(given: Mapping[str, Any]) -> Rules:
+    """Return the rules with these fields; unknown names are rejected."""
+    known = [field.name for field in fields(Rules)]
+    for name in given:
+        if name not in known:
+            raise UnknownName("argument", name, known)
+    return Rules(**given)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Validated rows before the split."""
+
+    x: Array  # (n, ..., F) float64, or uint8 images (n, H, W, C)
+    y: Targets  # class labels int64 (n,), or numbers float32 (n,) or (n, D)
+    class_names: tuple[str, ...]  # empty: regression
+    client: Ints | None
+    client_names: tuple[str, ...]
+    time: Floats | None
+
+    @property
+    def task(self) -> Task:
+        return "classification" if self.class_names else "regression"
+
+
+def dataset_from_table(
+    table: pa.Table,
+    *,
+    name: str,
+    label: str | Sequence[str],
+    client: str | None = None,
+    time: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    rules: Rules | None = None,
+    where: str = "the table",
+) -> Dataset:
+    """Return the data set of a table; `where` names the table in messages."""
+    rules = rules or Rules()
+    labels = (label,) if isinstance(label, str) else tuple(label)
+    names = _choose_features(table, labels, client, time, features, drop, where)
+    if table.num_rows == 0:
+        raise DataError(f"{where}: expected rows, got none.")
+    if rules.missing == "drop":
+        table = _drop_missing(table, names, where)
+    y, class_names = _read_targets(table, labels, rules.task, where)
+    owner, client_names = (None, ()) if client is None else read_codes(table, client, where)
+    seconds = None if time is None else read_seconds(table, time, where)
+    columns = find_columns(table, names, rules.missing, where)
+    x = encode_columns(table, columns, where, allow_missing=rules.missing == "fill")
+    rows = _Rows(x, y, class_names, owner, client_names, seconds)
+    return _split(rows, name, rules, where, columns=columns, target_names=labels)
+
+
+def dataset_from_arrays(
+    x: Any,
+    y: Any,
+    *,
+    name: str,
+    client: Any = None,
+    time: Any = None,
+    x_test: Any = None,
+    y_test: Any = None,
+    rules: Rules | None = None,
+    where: str = "the arrays",
+) -> Dataset:
+    """Return the data set of arrays; `where` names them in messages."""
+    rules = rules or Rules()
+    if (x_test is None) != (y_test is None):
+        raise DataError(f"{where}: expected x_test and y_test together, got one of them.")
+    inputs, targets = _check_samples(x, "x", where), np.asarray(y)
+    n = len(inputs)
+    _check_targets(targets, "y", n, where)
+    owner: Ints | None = None
+    client_names: tuple[str, ...] = ()
+    if client is not None:
+        owner, client_names = _encode_labels(
+            _check_column(client, "client", n, where), "client", where
+        )
+    seconds = None if time is None else _to_seconds(_check_column(time, "time", n, where), where)
+    if x_test is not None:
+        held, held_targets = _check_samples(x_test, "x_test", where), np.asarray(y_test)
+        _check_targets(held_targets, "y_test", len(held), where)
+        _check_alike(inputs, held, "x", where)
+        _check_alike(targets, held_targets, "y", where)
+        inputs, targets = np.concatenate([inputs, held]), np.concatenate([targets, held_targets])
+    task = infer_task(targets, rules.task, f"{where}: y")
+    y_all, class_names = _convert_targets(targets, task, where)
+    rows = _Rows(inputs, y_all, class_names, owner, client_names, seconds)
+    return _split(rows, name, rules, where, num_train=n if x_test is not None else None)
+
+
+def _split(
+    rows: _Rows,
+    name: str,
+    rules: Rules,
+    where: str,
+    *,
+    columns: Sequence[Column] = (),
+    target_names: tuple[str, ...] = (),
+    num_train: int | None = None,
+) -> Dataset:
+    """Hold out rows, scale, and make the data set. `num_train`: the rest is the test part."""
+    owner, client_names = rows.client, rows.client_names
+    client, client_test = owner, None
+    if num_train is not None:
+        train, test = np.arange(num_train), np.arange(num_train, len(rows.y))
+    else:
+        train, test = _choose_test_rows(rows, rules, where)
+        if owner is not None and rules.hold_out == "clients":  # their clients never train
+            kept, client = np.unique(owner[train], return_inverse=True)
+            client_names = tuple(client_names[code] for code in kept) if client_names else ()
+        elif owner is not None:
+            client, client_test = owner[train], owner[test]
+    x, scale = rows.x, None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    if x.dtype == np.uint8:
+        x_train, x_test = x[train], x[test]
+        mean, std = channel_scale(x_train)
+    else:
+        columns = [_fit_fill(column, x, at, train) for column, at in _positions(columns)]
+        inputs = [each for column in columns for each in column.inputs]
+        inputs = inputs or [f"x[{':, ' * (x.ndim - 1)}{i}]" for i in range(x.shape[-1])]
+        x_train, x_test, scale = split_features(
+            x, train, test, standardise=rules.standardise, names=inputs, where=where
+        )
+    return Dataset(
+        name=name,
+        x=x_train,
+        y=rows.y[train],
+        x_test=x_test,
+        y_test=rows.y[test],
+        num_classes=len(rows.class_names),
+        mean=mean,
+        std=std,
+        client=client,
+        time=None if rows.time is None else rows.time[train],
+        class_names=rows.class_names,
+        client_names=client_names,
+        client_test=client_test,
+        columns=tuple(each for column in columns for each in column.inputs),
+        scale=scale,
+        encoding=tuple(columns),
+        target_names=target_names,
+        split=_describe_split(rows, rules, num_train, len(test)),
+    )
+
+
+def _describe_split(rows: _Rows, rules: Rules, num_train: int | None, num_test: int) -> str:
+    """How the test rows were chosen, for the plan."""
+    if num_train is not None:
+        return "given"
+    return {
+        "rows": "a random part of every class" if rows.class_names else "random rows",
+        "clients": "all rows of some clients",
+        "time": "the last rows of every client" if rows.client is not None else "the last rows",
+    }[_resolve_hold_out(rows, rules)]
+
+
+def _resolve_hold_out(rows: _Rows, rules: Rules) -> str:
+    if rules.hold_out != "auto":
+        return rules.hold_out
+    return "rows" if rows.time is None else "time"
+
+
+def _choose_test_rows(rows: _Rows, rules: Rules, where: str) -> tuple[Ints, Ints]:
+    """Return the training rows and the test rows, both ascending."""
+    how = _resolve_hold_out(rows, rules)
+    classes = strata(rows.y, rows.task)
+    if how == "clients":
+        if rows.client is None:
+            raise ConfigError(
+                f"{where}: hold_out=clients needs a client column, but there is none. Name it "
+                "(client=...), or hold out rows."
+            )
+        return split_clients(rows.client, rules.test_fraction, where)
+    if how == "time" and rows.time is None:
+        raise ConfigError(
+            f"{where}: hold_out=time needs a time column, but there is none. Name it (time=...), "
+            "or hold out rows."
+        )
+    time = rows.time if how == "time" else None
+    return split_rows(classes, rows.client, time, rules.test_fraction, where)
+
+
+def _positions(columns: Sequence[Column]) -> list[tuple[Column, int]]:
+    """Return each column with the position of its first input."""
+    widths = [len(column.inputs) for column in columns]
+    return list(zip(columns, np.cumsum([0, *widths]).tolist(), strict=False))
+
+
+def _fit_fill(column: Column, x: Floats, at: int, train: Ints) -> Column:
+    """Replace missing numbers (NaN) of a column by the mean of the training part, in place."""
+    is_missing = np.isnan(x[:, at])
+    if column.categories or not is_missing.any():
+        return column
+    known = x[train, at][~is_missing[train]]
+    fill = float(known.mean()) if len(known) else 0.0
+    x[is_missing, at] = fill
+    return replace(column, fill=fill)
+
+
+# Tables
+
+
+def check_roles(
+    labels: Sequence[str],
+    client: str | None,
+    time: str | None,
+    features: Sequence[str] | None,
+    drop: Sequence[str],
+) -> None:
+    """Reject columns with contradictory roles."""
+    parts = [name for name in (*labels, client, time) if name is not None]
+    require(
+        len(labels) > 0 and len(set(parts)) == len(parts),
+        f"label, client and time must be different columns, got {', '.join(parts) or 'none'}.",
+    )
+    if features is not None:
+        require(len(features) > 0, "features must name at least one column; remove it to use all.")
+        require(
+            len(set(features)) == len(features),
+            f"features names a column twice: {', '.join(features)}.",
+        )
+        used = [name for name in features if name in {*labels, *drop}]
+        require(not used, f"features must not contain a label or dropped column, got {used}.")
+
+
+def _choose_features(
+    table: pa.Table,
+    labels: tuple[str, ...],
+    client: str | None,
+    time: str | None,
+    features: Sequence[str] | None,
+    drop: Sequence[str],
+    where: str,
+) -> list[str]:
+    """Check the names of columns, and return those of the features."""
+    check_roles(labels, client, time, features, drop)
+    known = table.column_names
+    named = [("label", each) for each in labels] + [("client", client), ("time", time)]
+    named += [("feature", each) for each in features or ()]
+    named += [("dropped", each) for each in drop]
+    for part, name in named:
+        if name is not None and name not in known:
+            raise UnknownName(f"{part} column in {where}:", name, known)
+    name, times = Counter(known).most_common(1)[0] if known else ("", 0)
+    if times > 1:
+        raise DataError(f"{where}: {times} columns have the name {name!r}. Rename all but one.")
+    used = {*labels, client, time, *drop}
+    chosen = list(features) if features is not None else [n for n in known if n not in used]
+    if not chosen:
+        raise ConfigError(
+            f"{where} has no feature column besides label, client and time; its columns are "
+            f"{', '.join(known)}."
+        )
+    return chosen
+
+
+def _drop_missing(table: pa.Table, names: Sequence[str], where: str) -> pa.Table:
+    """Return the rows in which no feature is missing."""
+    import pyarrow as pa
+
+    is_complete = np.ones(table.num_rows, dtype=bool)
+    for name in names:
+        column = table.column(name)
+        is_complete &= ~column.is_null().to_numpy()
+        if pa.types.is_floating(column.type):
+            is_complete &= ~np.isnan(column.to_numpy())  # nulls are NaN too
+    if not is_complete.any():
+        raise DataError(
+            f"{where}: every row has a missing value, so missing=drop leaves none. Fill them "
+            "(missing=fill), or drop the columns."
+        )
+    return table.filter(pa.array(is_complete))
+
+
+def _read_targets(
+    table: pa.Table, labels: tuple[str, ...], task: Task | None, where: str
+) -> tuple[Targets, tuple[str, ...]]:
+    """Return class labels and the names of the classes, or numbers and no names."""
+    kinds = {name: table.schema.field(name).type for name in labels}
+    place = f"{where}: column {', '.join(map(repr, labels))}"
+    texts = [name for name, kind in kinds.items() if not is_numeric(kind)]
+    if not texts:
+        for name in labels:
+            read_column(table, name, where)
+        values = np.column_stack([read_numbers(table, name, where) for name in labels])
+        values = values[:, 0] if len(labels) == 1 else values
+        if infer_task(values, task, place) == "regression":
+            return convert_numbers(values, place, first_row=1), ()
+    elif task == "regression" or len(labels) > 1:
+        raise DataError(
+            f"{where}: column {texts[0]!r} is {kinds[texts[0]]}; expected numbers (several label "
+            "columns, or task=regression, mean regression). Name another label column."
+        )
+    require(len(labels) == 1, f"{place}: a classification has one label column.")
+    codes, class_names = read_codes(table, labels[0], where)
+    if len(class_names) < 2:
+        raise DataError(
+            f"{place} is {class_names[0]!r} in every row; expected at least two classes."
+        )
+    return codes, class_names
+
+
+# Arrays
+
+
+def _check_samples(given: Any, name: str, where: str) -> Array:
+    """Return x as uint8 images (n, H, W, C) or as float64 (n, ..., F)."""
+    x: Array = np.asarray(given)
+    if x.ndim in (3, 4) and x.dtype == np.uint8:
+        x = x if x.ndim == 4 else x[..., None]
+    elif x.ndim >= 2 and x.dtype.kind in "fiub":
+        x = x.astype(np.float64)
+        if (at := find_unusable(x)) is not None:
+            raise DataError(
+                f"{where}: {name}[{', '.join(map(str, at))}] is {x[at]}; "
+                "expected a finite number that fits in 32 bits."
+            )
+    else:
+        raise DataError(
+            f"{where}: expected {name} to be uint8 images (n, H, W) or (n, H, W, C), or numbers "
+            f"(n, F) or (n, ..., C), got {x.dtype} of shape {x.shape}."
+        )
+    if x.size == 0:
+        raise DataError(f"{where}: {name} has no values, its shape is {x.shape}.")
+    return x
+
+
+def _check_alike(first: Array, second: Array, name: str, where: str) -> None:
+    same_kind = first.dtype == second.dtype or name == "y"
+    if first.shape[1:] != second.shape[1:] or not same_kind:
+        raise DataError(
+            f"{where}: expected {name}_test like {name}, {first.dtype} of shape (n, "
+            f"{', '.join(map(str, first.shape[1:]))}), got {second.dtype} of {second.shape}."
+        )
+
+
+def _check_targets(y: Array, name: str, n: int, where: str) -> None:
+    if not (y.ndim == 2 and len(y) == n and y.dtype.kind in "fiu"):  # several numbers per sample
+        _check_column(y, name, n, where)
+
+
+def _check_column(given: Any, name: str, n: int, where: str) -> Array:
+    column: Array = np.asarray(given)
+    if column.shape != (n,):
+        raise DataError(
+            f"{where}: expected {name} of shape ({n},), one entry for each row, got {column.shape}."
+        )
+    return column
+
+
+def _convert_targets(y: Array, task: Task, where: str) -> tuple[Targets, tuple[str, ...]]:
+    """Return class labels and the names of the classes, or numbers and no names."""
+    if task == "regression":
+        return convert_numbers(y, f"{where}: y"), ()
+    if y.dtype.kind == "f" and (y == np.floor(y)).all():
+        y = y.astype(np.int64)
+    labels, class_names = _encode_labels(y, "y", where)
+    if len(class_names) < 2:
+        raise DataError(f"{where}: every y is {class_names[0]}; expected at least two classes.")
+    return labels, class_names
+
+
+def _encode_labels(column: Array, name: str, where: str) -> tuple[Ints, tuple[str, ...]]:
+    """Return codes 0, 1, ... of the distinct values in sorted order, and the values as text."""
+    if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
+        column = column.astype(str)
+    if column.dtype.kind not in "iubU":
+        raise DataError(
+            f"{where}: expected {name} to be whole numbers or text, got {column.dtype}."
+        )
+    values, codes = np.unique(column, return_inverse=True)
+    return codes.astype(np.int64), tuple(str(value) for value in values)
+
+
+def _to_seconds(column: Array, where: str) -> Floats:
+    if column.dtype.kind == "O":
+        column = _parse_times(column, where)
+    if column.dtype.kind == "M":
+        time = column.astype("datetime64[ns]").astype(np.int64) / 1e9
+        time[np.isnat(column)] = np.nan
+    elif column.dtype.kind in "fiu":
+        time = column.astype(np.float64)
+    else:
+        raise DataError(f"{where}: expected time to be numbers or dates, got {column.dtype}.")
+    if not np.isfinite(time).all():
+        row = int(np.argmin(np.isfinite(time)))
+        raise DataError(f"{where}: time[{row}] is {column[row]}; expected a finite moment.")
+    return time
+
+
+def _parse_times(column: Array, where: str) -> Array:
+    """Convert datetime objects, with or without a time zone, to seconds since 1970."""
+    from datetime import UTC, datetime
+
+    def seconds(value: Any) -> float:
+        if not isinstance(value, datetime):
+            raise DataError(
+                f"{where}: expected time to be numbers or dates, got {type(value).__name__} "
+                f"{value!r}. Convert it, for example with numpy.datetime64."
+            )
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+
+    return np.array([seconds(value) for value in column])
+
+
+def channel_scale(x: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of every channel of x / 255; constant channels are not scaled."""
+    # 256 possible values: their counts give both moments exactly, without a float copy of x.
+    counts = np.stack([np.bincount(x[..., c].ravel(), minlength=256) for c in range(x.shape[3])])
+    share = counts / counts.sum(axis=1, keepdims=True)  # (C, 256)
+    level = np.arange(256) / 255
+    mean = share @ level  # (C,)
+    std = np.sqrt((share * (level - mean[:, None]) ** 2).sum(axis=1))
+    std = np.where((counts > 0).sum(axis=1) > 1, std, 1.0)
+    return tuple(mean.tolist()), tuple(std.tolist())
