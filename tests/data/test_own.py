@@ -138,9 +138,7 @@ def test_missing_values_are_rejected_filled_or_dropped() -> None:
 
 
 def test_frame_of_another_kind_is_rejected() -> None:
-    with pytest.raises(
-        DataError, match=r"got ndarray. Use Dataset.from_arrays"
-    ):
+    with pytest.raises(DataError, match=r"got ndarray. Use Dataset.from_arrays"):
         Dataset.from_frame(np.eye(3), label="a")
     with pytest.raises(ConfigError, match="unknown label column in the table: 'ill'"):
         Dataset.from_frame(COLUMNS, label="ill")

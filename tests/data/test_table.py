@@ -304,7 +304,7 @@ def test_invalid_regression_targets_are_reported_with_their_row(tmp_path: Path) 
     targets = [0.5] * 4 + [float("nan")] + [0.5] * 5
     with pytest.raises(DataError, match="row 5, column 'label' is nan"):
         load(tmp_path, columns={"label": targets})
-    with pytest.raises(DataError, match=r"column 'label' is string; expected numbers"):
+    with pytest.raises(DataError, match=r"column 'label' is string, .* expected numbers"):
         load(tmp_path, task="regression")
 
 
@@ -313,7 +313,9 @@ def test_several_label_columns_are_the_outputs_of_a_regression(tmp_path: Path) -
     assert (data.task, data.num_outputs, data.y.shape) == ("regression", 2, (8, 2))
     assert all(height == age**2 for age, height in data.y.tolist())
     assert Table("people.csv", label="age, height").label == ("age", "height")
-    plain = load(tmp_path, label="age,height", columns={"size": [0.5, 1.5] * 5})
+    plain = load(
+        tmp_path, label="age,height", drop=("town", "label"), columns={"size": [0.5, 1.5] * 5}
+    )
     assert plain.columns == ("size",)
 
 
@@ -322,9 +324,9 @@ def test_invalid_label_columns_are_rejected(tmp_path: Path) -> None:
         Table("people.csv", label="a,b", task="classification")
     with pytest.raises(ConfigError, match="must be different columns, got a, a"):
         Table("people.csv", label=("a", "a"))
-    with pytest.raises(ConfigError, match="must not contain the label b"):
+    with pytest.raises(ConfigError, match=r"must not contain a label .*, got .'b'."):
         Table("people.csv", label="a,b", features=("b",))
-    with pytest.raises(ConfigError, match=r"unknown label column in people.parquet: 'heigth'"):
+    with pytest.raises(ConfigError, match=r"unknown label column in .*people.parquet: 'heigth'"):
         load(tmp_path, label="age,heigth")
     broken = "a,b,x\n1.5,2,0\n2.5,high,1\n3.5,4,2\n"
     with pytest.raises(DataError, match=r"column 'b' is string, for example 'high' in row 2"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,8 @@ def test_replay_without_groups_has_ten_clients_by_default() -> None:
     assert world.num_clients == 10
 
 
-def test_replay_restarts_after_the_last_row_by_default() -> None:
-    assert arrival_lists(build_world(Replay(arrivals=3)), 0, 2) == [
+def test_replay_restarts_after_the_last_row_on_request() -> None:
+    assert arrival_lists(build_world(Replay(arrivals=3, at_end="restart")), 0, 2) == [
         [6, 4, 2],
         [0, 6, 4],
         [2, 0, 6],
@@ -126,7 +127,7 @@ def test_more_clients_than_rows_are_rejected() -> None:
     "bad",
     [
         {"num_clients": 0},
-        {"arrivals": 0},
+        {"arrivals": -1},
         {"availability": 0.0},
         {"availability": 1.5},
         {"availability": float("nan")},
@@ -144,8 +145,9 @@ def test_invalid_replay_options_are_rejected(bad: dict[str, Any]) -> None:
 
 def test_supply_counts_arrivals_while_present_or_collecting() -> None:
     # 10 rounds of 2 ticks with 3 samples, half of the time.
-    assert build_world(Replay(arrivals=3, availability=0.5)).supply(0) == Supply(30.0, False, 5.0)
-    collecting = Replay(arrivals=3, availability=0.5, absent="collecting")
+    frozen = Replay(arrivals=3, availability=0.5, at_end="restart")
+    assert build_world(frozen).supply(0) == Supply(30.0, False, 5.0)
+    collecting = replace(frozen, absent="collecting")
     assert build_world(collecting).supply(0) == Supply(60.0, False, 5.0)
 
 
@@ -186,12 +188,14 @@ def test_clock_starts_at_a_multiple_of_its_step() -> None:
 
 
 def test_clocked_replay_restarts_after_the_last_row() -> None:
-    assert arrival_lists(build_world(Replay(every=5.0)), 0, 2) == [[6, 4], [2, 0], [6, 4], [2, 0]]
+    world = build_world(Replay(every=5.0, at_end="restart"))
+    assert arrival_lists(world, 0, 2) == [[6, 4], [2, 0], [6, 4], [2, 0]]
 
 
 def test_supply_of_clocked_replay_counts_time_windows() -> None:
     # 10 rounds of 2 ticks are 20 time windows: all rows once, or 10 times.
-    assert build_world(Replay(every=5.0, availability=1.0)).supply(0) == Supply(40.0, False, 10.0)
+    again = Replay(every=5.0, availability=1.0, at_end="restart")
+    assert build_world(again).supply(0) == Supply(40.0, False, 10.0)
     silent = Replay(every=5.0, availability=1.0, at_end="stop")
     assert build_world(silent).supply(0) == Supply(4.0, False, 10.0)
     short = Replay(every=0.25, availability=1.0, at_end="stop")  # from 1.0 to 6.0
@@ -210,3 +214,25 @@ def test_clocked_replay_satisfies_the_world_contract() -> None:
     time = np.arange(1200) / 7
     check_world(Replay(every=3.0), client=np.arange(1200) % 5, time=time)
     check_world(Replay(every=3.0, at_end="stop", absent="collecting"), time=time)
+
+
+def test_number_of_rounds_follows_from_the_rows() -> None:
+    client = np.array([0, 0, 0, 0, 0, 1])
+    once = Replay(arrivals=2, availability=1.0)
+    assert once.count_rounds(6, client, None, ticks=1) == 3
+    assert once.count_rounds(6, client, None, ticks=2) == 2
+    assert replace(once, availability=0.5).count_rounds(6, client, None, ticks=1) == 6
+    collecting = replace(once, availability=0.5, absent="collecting")
+    assert collecting.count_rounds(6, client, None, ticks=1) == 3
+    days = np.array([0.0, 0.5, 1.0, 3.9])
+    assert Replay(every=1.0).count_rounds(4, None, days, ticks=1) == 4
+
+
+def test_number_of_arrivals_lets_all_rows_arrive_in_a_hundred_rounds() -> None:
+    spec = Replay(arrivals=0, availability=1.0)
+    client = np.repeat([0, 1], [950, 10])
+    chosen = spec.choose_arrivals(960, client, ticks=1)
+    assert chosen.arrivals == 10
+    assert chosen.count_rounds(960, client, None, ticks=1) == 95
+    with pytest.raises(ConfigError, match="arrivals=0 is chosen by make_plan"):
+        build_world(spec)

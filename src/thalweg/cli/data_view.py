@@ -5,17 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from thalweg.core.types import Ints
-from thalweg.data import Arrays, Dataset, InMemory, Table
+from thalweg.data import Dataset, Table
 from thalweg.data.checks import find_problems
 from thalweg.scenarios import Scenario
 from thalweg.streams import Replay
 
 MAX_NAMES = 8  # names of features, classes or clients that are shown
-
-
-def is_own_data(scenario: Scenario) -> bool:
-    """Whether the scenario replays data of the user."""
-    return isinstance(scenario.data, Table | Arrays | InMemory)
 
 
 def describe_data(scenario: Scenario, data: Dataset) -> list[tuple[str, str]]:
@@ -105,7 +100,10 @@ def _ending(world: Replay) -> str:
 
 
 def _describe_memory(scenario: Scenario, sizes: Ints) -> str:
-    return f"at most {scenario.capacity:,} of a client's {int(sizes.max()):,} rows"
+    largest = int(sizes.max())
+    if scenario.capacity >= largest:
+        return f"all rows: a client stores up to {scenario.capacity:,} (capacity)"
+    return f"up to {scenario.capacity:,} of a client's {largest:,} rows (capacity)"
 
 
 def _shorten(names: tuple[str, ...] | list[str]) -> str:

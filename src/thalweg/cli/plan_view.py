@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from thalweg.cli.data_view import describe_data
 from thalweg.core.config import get_default, kind_of, plan_fields
 from thalweg.data import Dataset
+from thalweg.data.checks import is_own_data
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.engine.task import describe_metrics, describe_task, get_loss, list_metrics
 from thalweg.forecast import Auto
@@ -20,7 +22,8 @@ from thalweg.recipes import Recipe
 
 # These parts are always shown; all others only if they differ from the default.
 COMMON_PARTS = (
-    *("data", "task", "loss", "metrics", "net", "world", "learner"),
+    *("data", "features", "target", "split", "clients", "passes", "stored", "warning"),
+    *("task", "loss", "metrics", "net", "world", "learner"),
     *("memory", "forecast", "selection", "objective", "weights", "server"),
 )
 NOT_FOR_BASELINES = ("net", "augment", "faults")
@@ -39,7 +42,8 @@ class Branch(NamedTuple):
 def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = None) -> Tree:
     """A plan as a tree. `default` is the plan without overrides; differences to it are marked.
 
-    With the data, the task, the loss and the metrics are shown as well.
+    With the data, the task, the loss and the metrics are shown as well; for data of the user also
+    features, target, split, passes and warnings.
     """
     before = default or plan
     branches: list[Branch] = []
@@ -47,6 +51,8 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = Non
     if data is not None:
         parts = [part for part in parts if part.name != "loss" or not part.is_default]
         parts += _task_branches(plan, data, {part.name for part in parts})
+        if is_own_data(plan.scenario.data):
+            parts += [Branch(*line) for line in describe_data(plan.scenario, data)]
     for name, line, changes, is_default in sorted(parts, key=lambda part: _rank(part.name)):
         is_ignored = isinstance(plan, BaselinePlan) and name in NOT_FOR_BASELINES
         is_common = name in COMMON_PARTS and name != "loss"  # the default depends on the task
@@ -75,7 +81,8 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = Non
         text = Text(branch.line)
         if branch.changes:
             text.append(f"   <- {branch.changes}", style="yellow")
-        grid.add_row(branch.name, text)
+        is_warning = branch.name == "warning"
+        grid.add_row(branch.name, text, style="bold red" if is_warning else None)
         tree.add(grid)
     return tree
 

@@ -13,10 +13,10 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
+from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
-from thalweg.scenarios import find_scenario
 
 NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
 
@@ -102,10 +102,9 @@ def plan_from_options(
     words += [word for each in sets for word in ("--set", each)]
     words += ["--rounds", str(rounds)] if rounds is not None else []
     words += ["--engine", engine] if engine != "auto" else []
-    follows_from_data = find_scenario(on).rounds == 0
-    default = make_any_plan(
-        recipe, on, seed=plan.seed, rounds=plan.scenario.rounds if follows_from_data else None
-    )
+    is_own = is_own_data(plan.scenario.data)  # without its columns, a file cannot be read
+    needed = [each for each in sets if is_own and each.startswith("data.")]
+    default = make_any_plan(recipe, on, seed=plan.seed, overrides=needed, data_dir=data_dir)
     return plan, default, shlex.join(words)
 
 

@@ -103,7 +103,7 @@ def serve_command(
     sets = [*sets, *(["world=live"] if arguments.live and on is not None else [])]
     sets += [f"world.num_clients={clients}"] if clients is not None else []
     plan, default, command = plan_from_options(
-        recipe, on, sets, seed, rounds, verb="serve", data_dir=data_dir
+        recipe, on, sets, seed, rounds, verb="serve", data_dir=arguments.data_dir
     )
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")

@@ -24,7 +24,7 @@ from thalweg.data.mnist import Mnist
 from thalweg.data.mnist_writers import MnistWriters
 from thalweg.data.noaa_weather import NoaaWeather
 from thalweg.data.own import Rules
-from thalweg.data.preprocessing import Column, Preprocessing
+from thalweg.data.preprocessing import InputColumn, Preprocessing
 from thalweg.data.shakespeare import Shakespeare
 from thalweg.data.svhn import Svhn
 from thalweg.data.synthetic_logistic import SyntheticLogistic
@@ -64,7 +64,6 @@ __all__ = [
     "Cifar10",
     "Cifar100",
     "Cinic10",
-    "Column",
     "DataSource",
     "Dataset",
     "Digits",
@@ -74,6 +73,7 @@ __all__ = [
     "GaussianMixture",
     "Ham10000",
     "InMemory",
+    "InputColumn",
     "Mnist",
     "MnistWriters",
     "NoaaWeather",

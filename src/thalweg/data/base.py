@@ -16,7 +16,7 @@ from thalweg.core.transforms import Kind
 from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View
 from thalweg.data.features import Scale
-from thalweg.data.preprocessing import Column, Preprocessing
+from thalweg.data.preprocessing import InputColumn, Preprocessing
 from thalweg.data.views import (
     ViewTransforms,
     check_views,
@@ -65,7 +65,9 @@ class Dataset:
     views: tuple[View, ...] = ()  # V views, the first one is the identity; empty: no views
     columns: tuple[str, ...] = ()  # names of the F features, or empty
     scale: Scale | Literal["moving"] | None = None  # of features; "moving": online, per client
-    encoding: tuple[Column, ...] = ()  # columns of a table, which became the features; or empty
+    encoding: tuple[
+        InputColumn, ...
+    ] = ()  # columns of a table, which became the features; or empty
     target_names: tuple[str, ...] = ()  # columns that are predicted, or empty
     split: str = ""  # how the test part was chosen, in words; empty: as published
 
@@ -117,7 +119,7 @@ class Dataset:
             task=self.task,
             shape=tuple(self.x.shape[1:]),
             dtype=dtype,
-            columns=self.encoding or tuple(Column(name) for name in self.columns),
+            columns=self.encoding or tuple(InputColumn(name) for name in self.columns),
             scale=self.scale,
             mean=tuple(map(float, self.mean)),
             std=tuple(map(float, self.std)),

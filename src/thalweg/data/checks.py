@@ -6,12 +6,17 @@ The functions return sentences for the plan; they never change the data.
 from __future__ import annotations
 
 import re
+import warnings
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.types import Floats32, Ints
-from thalweg.data.base import Dataset
+from thalweg.data.arrays import Arrays
+from thalweg.data.base import Dataset, DataSource
+from thalweg.data.in_memory import InMemory
+from thalweg.data.table import Table
 
 MIN_ROWS = 50  # fewer rows do not allow a judgement
 MAX_ROWS = 20_000  # more rows are thinned out
@@ -22,6 +27,18 @@ TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|month|year)(_|$)
 
 class DataWarning(UserWarning):
     """Warning about data whose results may mislead."""
+
+
+def is_own_data(source: DataSource) -> bool:
+    """Whether a source reads data of the user."""
+    return isinstance(source, Table | Arrays | InMemory)
+
+
+def warn_about_data(source: DataSource, data_dir: Path | None, seed: int) -> None:
+    """Issue a `DataWarning` for each problem of user data."""
+    if is_own_data(source):
+        for problem in find_problems(source.load(data_dir, seed)):
+            warnings.warn(problem, DataWarning, stacklevel=3)
 
 
 def find_problems(data: Dataset) -> list[str]:
@@ -54,10 +71,14 @@ def _find_leaks(data: Dataset) -> list[str]:
 
 
 def _describe_leak(
-    name: str, values: Floats32, sample: Floats32, targets: npt.NDArray[np.generic], client: Ints | None
+    name: str,
+    values: Floats32,
+    sample: Floats32,
+    targets: npt.NDArray[np.generic],
+    client: Ints | None,
 ) -> str:
     """Return why a column is suspicious; empty: it is not."""
-    drop = "Drop it if it is not known when predictions are made (--set data.drop=NAME)."
+    drop = f"Drop it if it is not known when predictions are made (--set data.drop={name})."
     if _determines(sample, targets):
         return f"{name!r} alone almost determines the target; it may be a leak. {drop}"
     distinct = len(np.unique(values))
@@ -65,12 +86,12 @@ def _describe_leak(
     if _increases(values, client) and distinct > 2:
         return (
             f"{name!r} never decreases from row to row, like a time or a counter. Name it as the "
-            "time column (--set data.time=NAME), or drop it."
+            f"time column (--set data.time={name}), or drop it (--set data.drop={name})."
         )
     if IDENTIFIER_NAME.search(name) and is_distinct:
         return f"{name!r} looks like an identifier: {distinct} different values. {drop}"
     if TIME_NAME.search(name):
-        return f"{name!r} looks like a time. Name it as the time column (--set data.time=NAME)."
+        return f"{name!r} looks like a time. Name it as the time column (--set data.time={name})."
     return ""
 
 

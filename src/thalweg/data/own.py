@@ -20,7 +20,7 @@ from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset, Targets, Task
 from thalweg.data.columns import is_numeric, read_codes, read_column, read_numbers, read_seconds
 from thalweg.data.features import find_unusable, split_features
-from thalweg.data.preprocessing import Column, Missing, encode_columns, find_columns
+from thalweg.data.preprocessing import InputColumn, Missing, encode_columns, find_columns
 from thalweg.data.split import split_clients, split_rows
 from thalweg.data.targets import check_task, convert_numbers, infer_task, strata
 
@@ -154,7 +154,7 @@ def _split(
     rules: Rules,
     where: str,
     *,
-    columns: Sequence[Column] = (),
+    columns: Sequence[InputColumn] = (),
     target_names: tuple[str, ...] = (),
     num_train: int | None = None,
 ) -> Dataset:
@@ -242,13 +242,13 @@ def _choose_test_rows(rows: _Rows, rules: Rules, where: str) -> tuple[Ints, Ints
     return split_rows(classes, rows.client, time, rules.test_fraction, where)
 
 
-def _positions(columns: Sequence[Column]) -> list[tuple[Column, int]]:
+def _positions(columns: Sequence[InputColumn]) -> list[tuple[InputColumn, int]]:
     """Return each column with the position of its first input."""
     widths = [len(column.inputs) for column in columns]
     return list(zip(columns, np.cumsum([0, *widths]).tolist(), strict=False))
 
 
-def _fit_fill(column: Column, x: Floats, at: int, train: Ints) -> Column:
+def _fit_fill(column: InputColumn, x: Floats, at: int, train: Ints) -> InputColumn:
     """Replace missing numbers (NaN) of a column by the mean of the training part, in place."""
     is_missing = np.isnan(x[:, at])
     if column.categories or not is_missing.any():
@@ -349,10 +349,7 @@ def _read_targets(
         if infer_task(values, task, place) == "regression":
             return convert_numbers(values, place, first_row=1), ()
     elif task == "regression" or len(labels) > 1:
-        raise DataError(
-            f"{where}: column {texts[0]!r} is {kinds[texts[0]]}; expected numbers (several label "
-            "columns, or task=regression, mean regression). Name another label column."
-        )
+        read_numbers(table, texts[0], where)  # names the first text
     require(len(labels) == 1, f"{place}: a classification has one label column.")
     codes, class_names = read_codes(table, labels[0], where)
     if len(class_names) < 2:

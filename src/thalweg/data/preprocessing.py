@@ -30,7 +30,7 @@ row is left out."""
 
 
 @dataclass(frozen=True)
-class Column:
+class InputColumn:
     """One column of a table: numbers, or texts with one input per category."""
 
     name: str
@@ -43,7 +43,7 @@ class Column:
     def inputs(self) -> list[str]:
         """Names of the inputs of a net that come from this column.
 
-        >>> Column("age").inputs, Column("town", ("Bonn", "Ulm")).inputs
+        >>> InputColumn("age").inputs, InputColumn("town", ("Bonn", "Ulm")).inputs
         (['age'], ['town=Bonn', 'town=Ulm'])
         """
         return [f"{self.name}={each}" for each in self.categories] or [self.name]
@@ -53,8 +53,9 @@ class Column:
 class Preprocessing:
     """How raw rows become samples, and how outputs of a net become predictions.
 
-    >>> two = Preprocessing("classification", (2,), columns=(Column("age"), Column("height")),
-    ...                     scale=Scale((30.0, 170.0), (10.0, 5.0)), class_names=("no", "yes"))
+    >>> columns = (InputColumn("age"), InputColumn("height"))
+    >>> two = Preprocessing("classification", (2,), columns=columns, class_names=("no", "yes"),
+    ...                     scale=Scale((30.0, 170.0), (10.0, 5.0)))
     >>> two.transform({"height": [175.0], "age": [20.0], "town": ["Ulm"]}).tolist()
     [[-1.0, 1.0]]
     >>> two.decode(np.array([[0.2, 0.8]])).tolist()
@@ -65,7 +66,7 @@ class Preprocessing:
     shape: tuple[int, ...]
     """Shape of one stored sample: (F,) for tables, (H, W, C) for images."""
     dtype: Literal["float32", "uint8", "uint16"] = "float32"
-    columns: tuple[Column, ...] = ()
+    columns: tuple[InputColumn, ...] = ()
     """Columns of a table in their order; empty for arrays."""
     scale: Scale | Literal["moving"] | None = None
     """Samples are (x - centre) / width; moving: by what each client has seen before."""
@@ -130,7 +131,7 @@ class Preprocessing:
         if isinstance(scale, Mapping):
             scale = Scale(tuple(scale["centre"]), tuple(scale["width"]))
         columns = tuple(
-            Column(each["name"], tuple(each["categories"]), each["fill"])
+            InputColumn(each["name"], tuple(each["categories"]), each["fill"])
             for each in plain["columns"]
         )
         tuples = ("shape", "mean", "std", "class_names", "target_names")
@@ -169,18 +170,18 @@ class Preprocessing:
 
 def find_columns(
     table: pa.Table, names: Sequence[str], missing: Missing, where: str
-) -> list[Column]:
+) -> list[InputColumn]:
     """Return how each of these columns is used; `DataError` for those that cannot be used."""
     return [_find_column(table, name, missing, where) for name in names]
 
 
-def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> Column:
+def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> InputColumn:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = table.schema.field(name).type
     if is_numeric(kind):
-        return Column(name)
+        return InputColumn(name)
     value_kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     if pa.types.is_null(kind):
         raise DataError(f"{where}: column {name!r} has no values at all. {_drop(name)}")
@@ -191,7 +192,7 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> Co
         )
     if not is_text(value_kind):
         if isinstance(kind, pa.DictionaryType) and is_numeric(value_kind):
-            return Column(name)
+            return InputColumn(name)
         raise DataError(
             f"{where}: column {name!r} is {kind}; expected numbers or texts. {_drop(name)}"
         )
@@ -203,7 +204,7 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> Co
             f"{MAX_CATEGORIES} categories. Encode it as numbers first. {_drop(name)}"
         )
     has_missing = missing == "fill" and column.null_count > 0
-    return Column(name, (*distinct, *([MISSING] if has_missing else [])))
+    return InputColumn(name, (*distinct, *([MISSING] if has_missing else [])))
 
 
 def _drop(name: str) -> str:
@@ -211,11 +212,11 @@ def _drop(name: str) -> str:
 
 
 def encode_columns(
-    table: pa.Table, columns: Sequence[Column], where: str, *, allow_missing: bool = False
+    table: pa.Table, columns: Sequence[InputColumn], where: str, *, allow_missing: bool = False
 ) -> Floats:
     """Return (n, F) the inputs of these columns: numbers, and one indicator per category.
 
-    Missing numbers are replaced by `Column.fill`; if they are allowed, they become NaN.
+    Missing numbers are replaced by `InputColumn.fill`; if they are allowed, they become NaN.
     """
     known = table.column_names
     absent = [column.name for column in columns if column.name not in known]
@@ -228,7 +229,7 @@ def encode_columns(
     return np.concatenate(parts, axis=1) if parts else np.empty((table.num_rows, 0))
 
 
-def _encode_column(table: pa.Table, column: Column, where: str, allow_missing: bool) -> Floats:
+def _encode_column(table: pa.Table, column: InputColumn, where: str, allow_missing: bool) -> Floats:
     values = table.column(column.name)
     if not column.categories:
         if column.fill is None and not allow_missing:
@@ -248,8 +249,8 @@ def _encode_column(table: pa.Table, column: Column, where: str, allow_missing: b
     return encoded
 
 
-def _read_filled(table: pa.Table, column: Column, where: str) -> Floats:
-    """Return numbers with missing values replaced by `Column.fill`, or by NaN."""
+def _read_filled(table: pa.Table, column: InputColumn, where: str) -> Floats:
+    """Return numbers with missing values replaced by `InputColumn.fill`, or by NaN."""
     import pyarrow as pa
 
     values = table.column(column.name)

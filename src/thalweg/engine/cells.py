@@ -60,7 +60,7 @@ def run_cells(
     check_not_loading()
     todo = [job for job in jobs if not is_done(job)]
     workers = min(workers or count_cores(), len(todo))
-    # Another process cannot load objects and data of a session, and a script would run a second time.
+    # Another process cannot load objects and data of a session, and would run a script again.
     local = (f"{find_source('__main__')}:", "__main__:", '"python:', '"in-memory"')
     plans = [plan_to_toml(job.plan) for job in todo]
     needs_this_process = any(source in plan for plan in plans for source in local)

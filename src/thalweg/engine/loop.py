@@ -18,6 +18,7 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
+from thalweg.data.checks import warn_about_data
 from thalweg.engine.builders import (
     apply_views,
     check_buffers,
@@ -155,6 +156,7 @@ def run(
         **({} if metrics is None else {"metrics": metrics}),
         **settings,
     )
+    warn_about_data(plan.scenario.data, None if data_dir is None else Path(data_dir), seed)
     return run_plan(
         plan,
         workers=workers,

@@ -23,7 +23,7 @@ from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
 from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.recipes.compatibility import check_optimizer
-from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_rounds
+from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_sizes
 
 EngineName = Literal["fast", "reference"]
 Method = TypeVar("Method", bound=Recipe | Baseline)
@@ -192,7 +192,7 @@ def _apply_changes(
     method, scenario = apply_settings(method, scenario, overrides, settings)
     scenario = replace(scenario, net=add_file_digest(scenario.net))
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
-    return method, resolve_rounds(scenario, data_dir, seed)
+    return method, resolve_sizes(scenario, data_dir, seed)
 
 
 def with_model(scenario: Scenario, model: Any, settings: Mapping[str, Any]) -> Scenario:

@@ -13,6 +13,7 @@ from typing import Any
 
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
+from thalweg.data.checks import warn_about_data
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
@@ -20,7 +21,7 @@ from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import Summary, summarise
-from thalweg.scenarios import ScenarioLike, find_scenario
+from thalweg.scenarios import Scenario, ScenarioLike, find_scenario
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def compare(
             data_dir=where,
         )
         _check_functions(jobs[0].plan.scenario)
+        warn_about_data(jobs[0].plan.scenario.data, where, jobs[0].plan.seed)
         failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
         cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
     return Comparison(jobs[0].plan.scenario.name, cells)
@@ -129,7 +131,13 @@ def comparison_jobs(
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]
             plan = make_any_plan(
-                method, problem, seed=seed, rounds=rounds, engine=engine, overrides=sets, data_dir=data_dir
+                method,
+                problem,
+                seed=seed,
+                rounds=rounds,
+                engine=engine,
+                overrides=sets,
+                data_dir=data_dir,
             )
             command = cell_command(plan, method, problem, sets, rounds, engine)
             jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from thalweg.core.config import check_ranges, choice, convert_parts, kind_of
+from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import HEADLINES, METRICS, Metric
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
@@ -25,6 +25,8 @@ from thalweg.streams import (
     WorldSpec,
 )
 
+ENDLESS_ROUNDS = 100  # of a world in which rows do not run out
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -37,7 +39,8 @@ class Scenario:
     net: NetSpec = choice(NETS)
     world: WorldSpec = choice(WORLDS)
     rounds: int = 100
-    """Number of rounds; 0: until all rows of the data have arrived once."""
+    """Number of rounds; 0: until all rows of the data have arrived once (100 in worlds without an
+    end)."""
     ticks: int = 5
     """Times per round at which data arrive; the client trains after each tick."""
     capacity: int = 500
@@ -124,17 +127,17 @@ class Scenario:
         )
 
 
-def resolve_rounds(scenario: Scenario, data_dir: Path | None, seed: int) -> Scenario:
-    """Return the scenario with its number of rounds, which may follow from the data."""
-    if scenario.rounds > 0:
-        return scenario
+def resolve_sizes(scenario: Scenario, data_dir: Path | None, seed: int) -> Scenario:
+    """Return the scenario with the numbers of rounds and arrivals, which may follow from the data.
+
+    The data are loaded only if they are needed.
+    """
     world = scenario.world
-    require(
-        isinstance(world, Replay),
-        f"rounds=0 means until all rows have arrived, which the world "
-        f"{kind_of(world, WORLDS)} does not define. Set the number of rounds (--rounds 100).",
-    )
-    assert isinstance(world, Replay)
+    if not isinstance(world, Replay):
+        return replace(scenario, rounds=scenario.rounds or ENDLESS_ROUNDS)
+    if scenario.rounds > 0 and world.arrivals > 0:
+        return scenario
     data = scenario.data.load(data_dir, seed)
-    rounds = world.count_rounds(len(data.y), data.client, data.time, scenario.ticks)
-    return replace(scenario, rounds=rounds)
+    world = world.choose_arrivals(len(data.y), data.client, scenario.ticks)
+    needed = world.count_rounds(len(data.y), data.client, data.time, scenario.ticks)
+    return replace(scenario, world=world, rounds=scenario.rounds or needed)

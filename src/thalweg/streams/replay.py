@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -15,6 +15,9 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
 from thalweg.streams.base import Setting, StateTable
 from thalweg.streams.drawing import class_mixes, draw_availability, draw_present, moving_rounds
+
+DEFAULT_CLIENTS = 10  # of data without a client column
+TARGET_ROUNDS = 100  # in which all rows arrive if `arrivals` is not given
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Replay:
     num_clients: int | None = None
     """Number of clients for data without a client column; None: 10."""
     arrivals: int = 32
-    """Samples per tick."""
+    """Samples per tick; 0 (data of the user): so many that all rows arrive in about 100 rounds."""
     every: float | None = None
     """Length of the time interval per tick, in the unit of the data set's times.
 
@@ -51,11 +54,28 @@ class Replay:
         check_ranges(
             self,
             num_clients="[1, inf) or none",
-            arrivals="[1, inf)",
+            arrivals="[0, inf)",
             every="(0, inf) or none",
             availability="(0, 1]",
             availability_spread="[0, inf)",
         )
+
+    def choose_arrivals(self, num_rows: int, client: Ints | None, ticks: int) -> Replay:
+        """Return the same world with a number of samples per tick.
+
+        >>> Replay(num_clients=2, arrivals=0).choose_arrivals(1000, None, 1).arrivals
+        5
+        """
+        if self.arrivals > 0 or self.every is not None:
+            return replace(self, arrivals=self.arrivals or 32)
+        largest = self._largest_client(num_rows, client)
+        return replace(self, arrivals=max(-(-largest // (TARGET_ROUNDS * ticks)), 1))
+
+    def _largest_client(self, num_rows: int, client: Ints | None) -> int:
+        """Rows of the client with most rows."""
+        if client is not None:
+            return int(np.bincount(client).max())
+        return -(-num_rows // (self.num_clients or DEFAULT_CLIENTS))
 
     def count_rounds(
         self, num_rows: int, client: Ints | None, time: Floats | None, ticks: int
@@ -68,13 +88,12 @@ class Replay:
         if self.every is not None and time is not None:
             num_ticks = int(time.max() // self.every - time.min() // self.every) + 1
         else:
-            num_clients = self.num_clients or 10
-            largest = -(-num_rows // num_clients) if client is None else np.bincount(client).max()
-            num_ticks = -(-int(largest) // self.arrivals)
+            num_ticks = -(-self._largest_client(num_rows, client) // self.arrivals)
         is_paused = self.absent == "frozen" and self.every is None
         return math.ceil(num_ticks / ticks / (self.availability if is_paused else 1.0))
 
     def build(self, setting: Setting) -> ReplayWorld:
+        require(self.arrivals > 0, "arrivals=0 is chosen by make_plan; expected at least 1 here.")
         labels, group, time = setting.labels, setting.client, setting.time
         require(
             self.every is None or time is not None,
@@ -83,7 +102,7 @@ class Replay:
         )
         in_time = np.arange(len(labels)) if time is None else np.argsort(time, kind="stable")
         if group is None:
-            num_clients = self.num_clients or 10
+            num_clients = self.num_clients or DEFAULT_CLIENTS
             require(
                 num_clients <= len(labels),
                 f"{len(labels)} rows cannot be divided among {num_clients} clients.",
