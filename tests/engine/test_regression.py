@@ -148,7 +148,7 @@ def test_a_user_component_that_declares_to_need_no_labels_is_accepted(file: Path
     assert result.final["mae"] > 0
 
 
-@pytest.mark.parametrize("name", ["DDM", "EDDM", "HDDM_A"])
+@pytest.mark.parametrize("name", ["DDM", "EDDM", "HDDMA"])
 def test_detectors_of_river_for_wrong_predictions_are_rejected(file: Path, name: str) -> None:
     pytest.importorskip("river")
     with pytest.raises(ConfigError, match=r"alarm=RiverAlarm needs class labels.*page-hinkley"):
