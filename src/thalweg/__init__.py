@@ -17,17 +17,30 @@ if TYPE_CHECKING:
     from thalweg.evaluation.named import NamedMetric
     from thalweg.report.comparison import compare
     from thalweg.report.study import reproduce
+    from thalweg.report.tuning import Tuning, tune
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "NamedMetric", "Result", "__version__", "compare", "reproduce", "run"]
+__all__ = [
+    "Dataset",
+    "NamedMetric",
+    "Result",
+    "Tuning",
+    "__version__",
+    "compare",
+    "reproduce",
+    "run",
+    "tune",
+]
 
 _LAZY_IMPORTS = {
     "Dataset": "thalweg.data",
     "NamedMetric": "thalweg.evaluation.named",
     "Result": "thalweg.engine.loop",
+    "Tuning": "thalweg.report.tuning",
     "compare": "thalweg.report.comparison",
     "reproduce": "thalweg.report.study",
     "run": "thalweg.engine.loop",
+    "tune": "thalweg.report.tuning",
 }
 
 

@@ -226,6 +226,69 @@ def compare(
 
 
 @app.command()
+def tune(
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe or baseline (thalweg list).")],
+    on: On = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            metavar="FIELD=VALUE,VALUE",
+            help="Values to choose from: [cyan]local.lr=0.01,0.03,0.1[/cyan], "
+            "[cyan]memory=fifo,reservoir[/cyan]. May be repeated; all combinations are tried.",
+        ),
+    ] = None,
+    model: Model = None,
+    loss: Loss = None,
+    optimizer: Optimizer = None,
+    metrics: MetricNames = None,
+    seeds: Annotated[
+        str, typer.Option(help="Number of seeds (2 means 0, 1), or a list: 4,8,15.")
+    ] = "2",
+    sets: Sets = None,
+    rounds: Rounds = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the tuning. Default: a folder in runs/.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per configuration.")
+    ] = False,
+    engine: Engine = "auto",
+    workers: RunsAtOnce = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Choose settings of a recipe by successive halving, and print the best command.
+
+    thalweg tune fedavg --on digits-partial --over local.lr=0.01,0.03,0.1
+
+    thalweg tune sfedpo --on digits-partial --over local.lr=0.01,0.03 --over memory.budget=0.2,0.5
+
+    All configurations run for a few rounds; the best third runs for three times
+    as many rounds, and so on. The score is the metric on a part of the test
+    samples that is reserved for choosing, or the prequential (test-then-train)
+    metric if the data are ordered in time. It is never the test metric.
+    Finished runs in the folder are not repeated: after an interruption, the
+    same command continues.
+    """
+    from thalweg.cli.tune import tune_command
+
+    tune_command(
+        recipe,
+        on=on,
+        over=over or [],
+        seeds=seeds,
+        sets=_add_short_forms(sets, model, loss, optimizer, metrics),
+        rounds=rounds,
+        out=out,
+        as_json=as_json,
+        engine=engine,
+        workers=workers,
+        data_dir=data_dir,
+    )
+
+
+@app.command()
 def reproduce(
     study: Annotated[
         str | None,
