@@ -52,7 +52,7 @@ def tune_command(
         data_dir=data_dir,
     )
     if not as_json:
-        console.print(plan_tree(search.plan, None))
+        console.print(plan_tree(search.plan, None, search.data))
         console.print(_describe(search), highlight=False, soft_wrap=True)
 
     def run_rung(rung: int, jobs: Sequence[CellJob]) -> Mapping[Path, str]:

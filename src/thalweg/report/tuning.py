@@ -24,15 +24,15 @@ from thalweg.baselines import Baseline
 from thalweg.core.errors import ConfigError, RunError, ThalwegError, require
 from thalweg.core.metrics import Metric, get_metric
 from thalweg.data import Dataset
+from thalweg.data.checks import warn_about_data
 from thalweg.engine.cells import CellCallback, CellJob, run_cells
 from thalweg.engine.plan import AnyPlan, BaselinePlan, plan_to_toml
-from thalweg.evaluation.named import name_metrics
 from thalweg.recipes import Recipe
 from thalweg.report.comparison import comparison_jobs, folder_name, read_cell
 from thalweg.report.numbers import format_metric
 from thalweg.report.render import escape_markdown, markdown_row
 from thalweg.report.summary import Spread, spread
-from thalweg.scenarios import Scenario
+from thalweg.scenarios import ScenarioLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,7 @@ PROBLEM_FIELDS = (
     "evaluate_every",
     "evaluate_first",
     "faults",
+    "headline",
     "metrics",
     "name",
     "prequential",
@@ -155,7 +156,7 @@ class Tuning:
 
 def tune(
     recipe: Recipe | Baseline | str,
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
     over: Mapping[str, Iterable[Any]],
     model: Any = None,
@@ -187,7 +188,7 @@ def tune(
     if loss is not None:
         settings["loss"] = loss
     if metrics is not None:
-        settings["metrics"] = name_metrics(metrics)
+        settings["metrics"] = metrics
     where = None if data_dir is None else Path(data_dir)
     with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
         search = make_search(
@@ -203,12 +204,13 @@ def tune(
             model=model,
             settings=settings,
         )
+        warn_about_data(search.plan.scenario.data, where, search.plan.seed)
         return search.run(
             lambda _, jobs: run_cells(jobs, workers=workers, data_dir=where, watch=watch)
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Search:
     """Everything that determines a tuning: configurations, rungs, seeds and the score."""
 
@@ -216,6 +218,7 @@ class Search:
     rungs: Sequence[tuple[int, int]]  # configurations and rounds of each rung
     metric: Metric
     plan: AnyPlan  # of the first configuration, with all rounds
+    data: Dataset
     seeds: Sequence[int]
     folder: Path
     make_jobs: Callable[..., list[CellJob]]
@@ -296,7 +299,7 @@ class Search:
 
 def make_search(
     recipe: Recipe | Baseline | str,
-    scenario: Scenario | str,
+    scenario: ScenarioLike,
     *,
     over: Mapping[str, Iterable[Any]],
     seeds: int | Iterable[int],
@@ -326,6 +329,7 @@ def make_search(
             folder=folder,
             model=model,
             settings=settings,
+            data_dir=data_dir,
         )
 
     plans: dict[str, str] = {}
@@ -344,7 +348,8 @@ def make_search(
         )
         first = first or plan
     assert first is not None  # there are at least two configurations
-    metric = choose_score(first, first.scenario.data.load(data_dir, first.seed))
+    data = first.scenario.data.load(data_dir, first.seed)
+    metric = choose_score(first, data)
     if metric.startswith("validation") and first.scenario.validation == 0:
         overrides.append(f"validation={VALIDATION}")  # also in the command of the best one
     return Search(
@@ -352,6 +357,7 @@ def make_search(
         rungs=plan_rungs(len(configurations), first.scenario.rounds),
         metric=get_metric(metric),
         plan=first,
+        data=data,
         seeds=seeds,
         folder=folder,
         make_jobs=make_jobs,
@@ -385,6 +391,7 @@ def choose_score(plan: AnyPlan, data: Dataset) -> str:
     kind = "mae" if data.task == "regression" else "accuracy"
     has_validation = (
         not isinstance(plan, BaselinePlan)
+        and not (plan.scenario.headline or "").startswith("prequential")
         and data.time is None
         and plan.scenario.sessions is None
         and len(data.y_test) > 0
