@@ -154,7 +154,7 @@ def test_half_of_the_test_samples_is_reserved_unless_the_scenario_reserves_some(
         ({"local.lr": 0.1}, r"expected a list of values, got 0.1; write \[0.1, ...\]"),
         ({"local.rl": [0.1, 0.2]}, "unknown field of local 'rl'.*Did you mean 'lr'.*Nothing was"),
         ({"lokal.lr": [0.1, 0.2]}, "unknown setting 'lokal'.*Did you mean 'local'"),
-        ({"local.lr": [0.1, "fast"]}, "configuration local.lr=fast: .*Expected `float`, got `str`"),
+        ({"local.lr": [0.1, "fast"]}, "configuration local.lr=fast: .*expected a number, got text"),
         ({"rounds": [2, 4]}, "rounds belongs to the problem"),
         ({"world.num_clients": [2, 4]}, "world.num_clients belongs to the problem"),
         ({"memory": [object(), "fifo"]}, "expected numbers, texts or lists.*'fifo'"),
