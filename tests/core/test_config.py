@@ -22,7 +22,9 @@ from thalweg.core.config import (
     choice,
     class_of,
     from_dict,
+    get_function_path,
     kind_of,
+    load_function,
     parse,
     to_dict,
     with_overrides,
@@ -483,3 +485,21 @@ def test_a_tuple_of_dataclasses_is_a_list_of_tables() -> None:
 def test_error_in_a_tuple_of_dataclasses_names_its_index(kept: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict(Shelf, {"kept": kept})
+
+
+def test_path_of_an_instance_changes_with_its_settings_and_tensors() -> None:
+    from functools import partial
+
+    import torch
+
+    def weighted(weight: list[float]) -> str:
+        return get_function_path(torch.nn.CrossEntropyLoss(torch.tensor(weight), reduction="none"))
+
+    assert weighted([1.0, 2.0]) == weighted([1.0, 2.0]) != weighted([1.0, 3.0])
+    assert weighted([1.0, 2.0]).startswith("torch.nn.modules.loss:<CrossEntropyLoss ")
+    assert get_function_path(torch.nn.HuberLoss(delta=1)) != get_function_path(
+        torch.nn.HuberLoss(delta=2)
+    )
+    assert get_function_path(partial(max, 1)) != get_function_path(partial(max, 2))
+    with pytest.raises(ConfigError, match="an instance or an inner function cannot be loaded"):
+        load_function(weighted([1.0, 2.0]), "loss")

@@ -299,7 +299,7 @@ def load_function(path: str, what: str) -> Callable[..., Any]:
     )
     require(
         "<" not in name,
-        f"{what}={path}: a lambda or a function inside another function cannot be loaded again. "
+        f"{what}={path}: a lambda, an instance or an inner function cannot be loaded again. "
         f"Define it at the top of a file and pass it as file.py:function, or resume in Python with "
         "the same function.",
     )
@@ -309,9 +309,25 @@ def load_function(path: str, what: str) -> Callable[..., Any]:
 
 
 def get_function_path(function: Callable[..., Any]) -> str:
-    """Return the path of a function for a plan: file.py:function or package.module:function."""
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{find_source(named.__module__)}:{named.__qualname__}"
+    """Return the path of a function for a plan: file.py:function or package.module:function.
+
+    An instance has the path ``module:<Class digest>``. The digest covers its settings and tensors,
+    so that a run is not resumed with other ones; the path cannot be loaded.
+
+    >>> import math
+    >>> get_function_path(math.sqrt)
+    'math:sqrt'
+    """
+    if hasattr(function, "__qualname__"):
+        return f"{find_source(function.__module__)}:{function.__qualname__}"
+    kind = type(function)
+    tensors = {
+        name: value.tolist() for name, value in getattr(function, "state_dict", dict)().items()
+    }
+    settings = f"{function!r} {getattr(function, '__dict__', {})} {tensors}"
+    content = re.sub(r" at 0x[0-9a-f]+", "", settings)  # addresses differ between processes
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return f"{find_source(kind.__module__)}:<{kind.__qualname__} {digest}>"
 
 
 def find_source(module: str) -> str:

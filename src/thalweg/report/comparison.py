@@ -95,8 +95,8 @@ def _check_functions(scenario: Scenario) -> None:
         require(
             "<" not in path,
             f"{what}={path}: the runs of a comparison are in other processes, which cannot load a "
-            "lambda or a function inside another function. Expected a function at the top of a "
-            "file; define it there.",
+            "lambda, an instance or an inner function. Expected a function at the top of a file; "
+            "define it there.",
         )
 
 
