@@ -150,5 +150,5 @@ def test_loss_function_of_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
     assert loss(torch.tensor([[3.0]]), torch.tensor([1.0])).tolist() == [1.0]
     with pytest.raises(ConfigError, match="has no function 'third'"):
         LossFunction(f"{file}:third")
-    with pytest.raises(ConfigError, match=r"a lambda .* cannot be loaded again"):
+    with pytest.raises(ConfigError, match=r"a lambda.* cannot be loaded again"):
         LossFunction("__main__:<lambda>")
