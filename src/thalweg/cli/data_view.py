@@ -86,8 +86,8 @@ def _describe_clients(data: Dataset, sizes: Ints) -> str:
 def _describe_passes(scenario: Scenario, world: Replay, sizes: Ints) -> str:
     if world.every is not None:
         return f"rows of {world.every:g} time units arrive per tick; {_ending(world)}"
-    arrivals = scenario.rounds * scenario.ticks * world.arrivals
-    arrivals = arrivals * world.availability if world.absent == "frozen" else arrivals
+    present = world.availability if world.absent == "frozen" else 1.0
+    arrivals = scenario.rounds * scenario.ticks * world.arrivals * present
     passes = arrivals / max(float(sizes.mean()), 1.0)
     if world.at_end == "stop":
         share = float(np.minimum(sizes, arrivals).sum() / max(sizes.sum(), 1))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.types import Floats32, Ints
+from thalweg.core.types import Ints
 from thalweg.data.arrays import Arrays
 from thalweg.data.base import Dataset, DataSource
 from thalweg.data.in_memory import InMemory
@@ -72,8 +73,8 @@ def _find_leaks(data: Dataset) -> list[str]:
 
 def _describe_leak(
     name: str,
-    values: Floats32,
-    sample: Floats32,
+    values: npt.NDArray[Any],
+    sample: npt.NDArray[Any],
     targets: npt.NDArray[np.generic],
     client: Ints | None,
 ) -> str:
@@ -95,7 +96,7 @@ def _describe_leak(
     return ""
 
 
-def _determines(values: Floats32, targets: npt.NDArray[np.generic]) -> bool:
+def _determines(values: npt.NDArray[Any], targets: npt.NDArray[np.generic]) -> bool:
     """Whether neighbours in the order of the column nearly always have the same target.
 
     For classes, the share of equal neighbours must be far above that of random neighbours; for
@@ -114,7 +115,7 @@ def _determines(values: Floats32, targets: npt.NDArray[np.generic]) -> bool:
     return pure > PURE and (1 - pure) < 0.1 * (1 - chance)
 
 
-def _increases(values: Floats32, client: Ints | None) -> bool:
+def _increases(values: npt.NDArray[Any], client: Ints | None) -> bool:
     """Whether the column never decreases within a client and often increases."""
     if client is not None:
         order = np.argsort(client, kind="stable")

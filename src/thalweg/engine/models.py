@@ -132,7 +132,7 @@ class NetModel:
             tensors = [leaves.tensors]
         else:
             tensors = [net.split(row) for row in params]
-        seeds = self._seeds or [None] * len(params)
+        seeds: Sequence[int | None] = self._seeds or [None] * len(params)
         found = [net.apply_and_update(*mine) for mine in zip(tensors, x, seeds, strict=True)]
         if self._seeds is not None and params.requires_grad and net.num_buffers:
             self._buffers = torch.stack([buffers for _, buffers, _ in found])
