@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.data import Dataset
+from thalweg.data.checks import DataWarning, find_problems
+
+N = 200
+
+
+def make_columns(**more: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 2, N)
+    return {"size": rng.normal(size=N) + label, "sick": label, **more}
+
+
+def problems_of(**more: Any) -> str:
+    return " ".join(find_problems(Dataset.from_frame(make_columns(**more), label="sick")))
+
+
+def test_ordinary_columns_give_no_warning() -> None:
+    rng = np.random.default_rng(1)
+    assert problems_of(weight=rng.normal(size=N), town=rng.choice(["a", "b"], N)) == ""
+
+
+def test_column_that_determines_the_label_is_reported() -> None:
+    label = np.asarray(make_columns()["sick"])
+    assert "'result' alone almost determines the target" in problems_of(result=7.0 - 2 * label)
+    noise = np.random.default_rng(2).normal(size=N) / 100
+    assert "'result' alone almost determines the target" in problems_of(result=label + noise)
+
+
+def test_rare_class_is_not_a_leak() -> None:
+    rng = np.random.default_rng(3)
+    columns = {"size": rng.normal(size=N), "sick": (np.arange(N) < 3).astype(int)}
+    assert find_problems(Dataset.from_frame(columns, label="sick")) == []
+
+
+def test_counters_identifiers_and_times_are_reported() -> None:
+    rng = np.random.default_rng(4)
+    assert "'n' never decreases from row to row" in problems_of(n=np.arange(N))
+    assert "'device_id' looks like an identifier" in problems_of(device_id=rng.permutation(N))
+    assert "'year' looks like a time" in problems_of(year=rng.integers(1990, 2020, N))
+
+
+def test_repeated_rows_are_reported() -> None:
+    half = {
+        name: np.tile(np.asarray(column)[: N // 2], 2) for name, column in make_columns().items()
+    }
+    (text,) = find_problems(Dataset.from_frame(half, label="sick"))
+    assert text.startswith("100 of 200 rows repeat another row exactly")
+    assert "of the 40 test rows are also training rows" in text
+
+
+def test_function_of_a_regression_target_is_reported() -> None:
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=N)
+    data = Dataset.from_frame({"a": rng.normal(size=N), "b": np.exp(y), "y": y}, label="y")
+    assert "'b' alone almost determines the target" in " ".join(find_problems(data))
+
+
+def test_run_warns_about_own_data_in_python() -> None:
+    data = Dataset.from_frame(make_columns(n=np.arange(N)), label="sick")
+    with pytest.warns(DataWarning, match="'n' never decreases"):
+        thalweg.run("fedavg", data, rounds=1, workers=1)
