@@ -35,6 +35,7 @@ STARTS = (
     "thalweg.cli.join.check_safe",
     "thalweg.cli.certs.make_certs",
     "thalweg.cli.flower_app.write_project",
+    "thalweg.cli.init.write_example",
 )
 PLACEHOLDERS = {
     "NAME": "dds",

@@ -12,12 +12,18 @@ from typing import Annotated
 
 import typer
 
+from thalweg.cli.completion import (
+    complete_name,
+    complete_recipe,
+    complete_scenario,
+    complete_setting,
+    complete_study,
+)
 from thalweg.core.errors import ThalwegError
 
 app = typer.Typer(
     name="thalweg",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help=(
@@ -31,7 +37,10 @@ app = typer.Typer(
 On = Annotated[
     str | None,
     typer.Option(
-        "--on", metavar="SCENARIO", help="Name of a scenario, or a .csv/.parquet/.npz file."
+        "--on",
+        metavar="SCENARIO",
+        help="Name of a scenario, or a .csv/.parquet/.npz file.",
+        autocompletion=complete_scenario,
     ),
 ]
 Sets = Annotated[
@@ -41,6 +50,7 @@ Sets = Annotated[
         metavar="PART.FIELD=VALUE",
         help="Change a part of the recipe or the scenario: [cyan]memory.budget=0.3[/cyan], "
         "[cyan]weights=equal[/cyan], [cyan]world.num_clients=100[/cyan]. May be repeated.",
+        autocompletion=complete_setting,
     ),
 ]
 Model = Annotated[
@@ -82,7 +92,10 @@ MetricNames = Annotated[
 ]
 Recipe = Annotated[
     str,
-    typer.Argument(help="Name of a recipe (see thalweg list), a run folder or a plan.toml."),
+    typer.Argument(
+        help="Name of a recipe (see thalweg list), a run folder or a plan.toml.",
+        autocompletion=complete_recipe,
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds. Default: the scenario's.")]
@@ -183,7 +196,10 @@ def run(
 def compare(
     recipes: Annotated[
         list[str],
-        typer.Argument(help="Recipes; a variant is written [cyan]sfedpo,weights=equal[/cyan]."),
+        typer.Argument(
+            help="Recipes; a variant is written [cyan]sfedpo,weights=equal[/cyan].",
+            autocompletion=complete_recipe,
+        ),
     ],
     on: On = None,
     model: Model = None,
@@ -292,7 +308,10 @@ def tune(
 def reproduce(
     study: Annotated[
         str | None,
-        typer.Argument(help="Name of a study, or your own: FILE.py:NAME. Default: list all."),
+        typer.Argument(
+            help="Name of a study, or your own: FILE.py:NAME. Default: list all.",
+            autocompletion=complete_study,
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -615,6 +634,20 @@ def flower_app(
     )
 
 
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="New or empty folder for the project.")],
+    debug: Debug = False,
+) -> None:
+    """Create a small project: a table, a model, a memory policy and a script.
+
+    thalweg init pumps
+    """
+    from thalweg.cli.init import init_command
+
+    init_command(folder)
+
+
 @app.command("list")
 def list_(as_json: JsonObject = False) -> None:
     """List recipes, scenarios, and the choices for every part."""
@@ -625,7 +658,12 @@ def list_(as_json: JsonObject = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A recipe, a scenario, a policy, or a run folder.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe, a scenario, a policy, or a run folder.", autocompletion=complete_name
+        ),
+    ],
     debug: Debug = False,
 ) -> None:
     """Explain one name: what it does, its fields and their defaults."""

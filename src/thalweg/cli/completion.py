@@ -1,0 +1,85 @@
+"""Shell completion of recipes, scenarios, studies and settings.
+
+The names are read from `names.json`, which ``python tools/catalogue.py`` writes, because importing
+the registries takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+NAMES = Path(__file__).with_name("names.json")
+DATA_SUFFIXES = (".csv", ".parquet", ".npz")
+
+
+@cache
+def read_names() -> dict[str, Any]:
+    """Return the names of components, by kind."""
+    found: dict[str, Any] = json.loads(NAMES.read_text(encoding="utf-8"))
+    return found
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """Complete a recipe, a combination (``fedprox+sfedpo``) or a variant (``sfedpo,memory=fifo``).
+
+    >>> complete_recipe("fedprox+sfed")
+    ['fedprox+sfedpo']
+    """
+    if "," in incomplete:
+        before, _, last = incomplete.rpartition(",")
+        return [f"{before},{each}" for each in complete_setting(last)]
+    before, plus, last = incomplete.rpartition("+")
+    return [f"{before}{plus}{each}" for each in read_names()["recipes"] if each.startswith(last)]
+
+
+def complete_scenario(incomplete: str) -> list[str]:
+    """Complete the name of a scenario or the path of a data file.
+
+    >>> complete_scenario("digits-p")
+    ['digits-partial']
+    """
+    names = [each for each in read_names()["scenarios"] if each.startswith(incomplete)]
+    folder, _, start = incomplete.rpartition("/")
+    place = Path(folder + "/" if incomplete.startswith("/") else folder or ".")
+    files = sorted(place.iterdir()) if place.is_dir() else []
+    prefix = incomplete[: len(incomplete) - len(start)]
+    return names + [
+        prefix + file.name
+        for file in files
+        if file.suffix in DATA_SUFFIXES and file.name.startswith(start)
+    ]
+
+
+def complete_study(incomplete: str) -> list[str]:
+    """Complete the name of a study."""
+    return [each for each in read_names()["studies"] if each.startswith(incomplete)]
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Complete a setting: first the part, then its choices (``memory=``) and fields (``memory.``).
+
+    Fields are followed by their default.
+
+    >>> complete_setting("memory=d")
+    ['memory=dds', 'memory=drsr']
+    >>> complete_setting("memory.bud")
+    ['memory.budget=0.5']
+    """
+    settings = read_names()["settings"]
+    if "=" in incomplete or "." in incomplete:
+        return [each for each in settings if each.startswith(incomplete)]
+    parts = dict.fromkeys(each.partition("=")[0].partition(".")[0] + "=" for each in settings)
+    matches = [part for part in parts if part.startswith(incomplete)]
+    if len(matches) > 1:
+        return matches
+    return [each for each in settings for part in matches if each.startswith((part, part[:-1]))]
+
+
+def complete_name(incomplete: str) -> list[str]:
+    """Complete anything that ``thalweg show`` explains."""
+    names = read_names()
+    known = [*names["recipes"], *names["scenarios"], *names["choices"]]
+    return [each for each in dict.fromkeys(known) if each.startswith(incomplete)]
