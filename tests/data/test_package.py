@@ -11,7 +11,7 @@ import pytest
 from thalweg import data
 from thalweg.core.config import from_dict, to_dict
 
-NEEDS_A_PATH = {"arrays": {"path": "mine.npz"}, "table": {"path": "mine.csv"}}
+NEEDS_A_PATH = {"arrays": {"path": "mine.npz"}, "table": {"path": "mine.csv"}, "river": {"name": "SEA"}}
 
 
 @pytest.mark.parametrize("kind", data.SOURCES)

@@ -25,6 +25,7 @@ from thalweg.data.mnist_writers import MnistWriters
 from thalweg.data.noaa_weather import NoaaWeather
 from thalweg.data.own import Rules
 from thalweg.data.preprocessing import InputColumn, Preprocessing
+from thalweg.data.river_stream import RiverStream
 from thalweg.data.shakespeare import Shakespeare
 from thalweg.data.svhn import Svhn
 from thalweg.data.synthetic_logistic import SyntheticLogistic
@@ -51,6 +52,7 @@ SOURCES: dict[str, type[DataSource]] = {
     "gaussian-mixture": GaussianMixture,  # Gaussian classes that move over time
     "arrays": Arrays,  # user data in an .npz file
     "table": Table,  # user data in a .parquet or .csv file
+    "river": RiverStream,  # a generator or a data set of River
     "in-memory": InMemory,  # a `Dataset` passed from Python
 }
 
@@ -79,6 +81,7 @@ __all__ = [
     "NoaaWeather",
     "Part",
     "Preprocessing",
+    "RiverStream",
     "Rules",
     "Scale",
     "Shakespeare",

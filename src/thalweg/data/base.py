@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -208,6 +208,55 @@ class Dataset:
             features=features,
             drop=drop,
             rules=make_rules(rules),
+        )
+
+    @classmethod
+    def from_stream(
+        cls,
+        samples: Iterable[Any],
+        *,
+        limit: int | None = None,
+        drop: Sequence[str] = (),
+        name: str = "stream",
+        **rules: Any,
+    ) -> Dataset:
+        """Return a data set of an iterator of (x, y), (x, y, client) or (x, y, client, time).
+
+        `x` is a mapping of names to numbers and texts, as in River, or a sequence, an array, a
+        tensor or a PIL image, of the same shape in every item. At most `limit` items are read, into
+        memory. `drop` names features that are not used. `rules` are those of `from_frame`.
+
+        >>> rows = (({"heat": i % 7}, i % 2, f"room {i % 3}", i) for i in range(1000))
+        >>> data = Dataset.from_stream(rows, limit=30)
+        >>> data.x.shape, data.columns, data.client_names
+        ((24, 1), ('heat',), ('room 0', 'room 1', 'room 2'))
+        """
+        from thalweg.data.own import make_rules
+        from thalweg.data.samples import dataset_from_samples
+
+        return dataset_from_samples(
+            samples, name=name, limit=limit, drop=tuple(drop), rules=make_rules(rules)
+        )
+
+    @classmethod
+    def from_torch(
+        cls, dataset: Any, *, limit: int | None = None, name: str = "", **rules: Any
+    ) -> Dataset:
+        """Return a data set of a map-style PyTorch dataset with items (x, y).
+
+        Items may also contain a client and a time, as in `from_stream`. Images should be PIL images
+        or uint8 arrays (H, W, C): they are stored as bytes, and scaled when they are read.
+        """
+        from thalweg.data.own import make_rules
+        from thalweg.data.samples import dataset_from_samples, iterate_torch
+
+        return dataset_from_samples(
+            iterate_torch(dataset),
+            name=name or type(dataset).__name__,
+            limit=limit,
+            total=len(dataset),
+            rules=make_rules(rules),
+            where=type(dataset).__name__,
         )
 
     @property

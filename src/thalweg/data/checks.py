@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.types import Ints
-from thalweg.data.arrays import Arrays
 from thalweg.data.base import Dataset, DataSource
 from thalweg.data.in_memory import InMemory
-from thalweg.data.table import Table
+from thalweg.data.own import Rules
 
 MIN_ROWS = 50  # fewer rows do not allow a judgement
 MAX_ROWS = 20_000  # more rows are thinned out
@@ -32,7 +31,7 @@ class DataWarning(UserWarning):
 
 def is_own_data(source: DataSource) -> bool:
     """Whether a source reads data of the user."""
-    return isinstance(source, Table | Arrays | InMemory)
+    return isinstance(source, Rules | InMemory)
 
 
 def warn_about_data(source: DataSource, data_dir: Path | None, seed: int) -> None:

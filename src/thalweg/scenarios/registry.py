@@ -21,6 +21,7 @@ from thalweg.data import (
     GaussianMixture,
     Ham10000,
     Mnist,
+    RiverStream,
     SyntheticLogistic,
     Table,
 )
@@ -185,10 +186,14 @@ def find_scenario(given: ScenarioLike) -> Scenario:
     if Path(name).suffix.lower() in (".npz", ".csv", ".parquet"):
         source = Arrays(name) if name.lower().endswith(".npz") else Table(name)
         return own_data(source, Path(name).stem)
+    if name.startswith("river:"):
+        stream = name.removeprefix("river:")
+        return own_data(RiverStream(stream), stream)
     if name not in SCENARIOS:
         require(
             "." not in name,
-            f"{name}: expected the name of a scenario, or a .csv, .parquet or .npz file.",
+            f"{name}: expected the name of a scenario, river:NAME, or a .csv, .parquet or "
+            ".npz file.",
         )
         raise UnknownName("scenario", name, SCENARIOS, see="thalweg list")
     return SCENARIOS[name]()
