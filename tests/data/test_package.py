@@ -11,13 +11,19 @@ import pytest
 from thalweg import data
 from thalweg.core.config import from_dict, to_dict
 
-NEEDS_A_PATH = {"arrays": {"path": "mine.npz"}, "table": {"path": "mine.csv"}, "river": {"name": "SEA"}}
+REQUIRED = {
+    "arrays": {"path": "mine.npz"},
+    "table": {"path": "mine.csv"},
+    "river": {"name": "SEA"},
+    "huggingface": {"name": "mnist"},
+    "array-folder": {"path": "photos"},
+}
 
 
 @pytest.mark.parametrize("kind", data.SOURCES)
 def test_every_data_source_is_a_frozen_dataclass_that_round_trips(kind: str) -> None:
     cls = data.SOURCES[kind]
-    source = cls(**NEEDS_A_PATH.get(kind, {}))
+    source = cls(**REQUIRED.get(kind, {}))
     assert dataclasses.is_dataclass(source)
     assert cls.__dataclass_params__.frozen
     assert from_dict(cls, to_dict(source)) == source

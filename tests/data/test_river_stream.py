@@ -50,7 +50,7 @@ def test_data_set_inside_the_package_is_read_whole() -> None:
 
 
 def test_unknown_names_and_options_are_rejected() -> None:
-    with pytest.raises(ThalwegError, match="unknown stream of River 'SAE'.*'SEA'"):
+    with pytest.raises(ThalwegError, match=r"unknown stream of River 'SAE'.*'SEA'"):
         RiverStream("SAE").load(None, 0)
     with pytest.raises(ThalwegError, match="its arguments are variant, noise, seed"):
         RiverStream("SEA", options="speed=1").load(None, 0)
@@ -64,5 +64,5 @@ def test_missing_download_is_explained_when_offline(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("THALWEG_OFFLINE", "1")
     if Elec2().is_downloaded:
         pytest.skip("Elec2 is on this machine")
-    with pytest.raises(ThalwegError, match="not on this machine.*download"):
+    with pytest.raises(ThalwegError, match=r"not on this machine.*download"):
         RiverStream("Elec2").load(None, 0)

@@ -90,7 +90,7 @@ def test_invalid_items_are_rejected(items: list[Any], text: str) -> None:
 
 
 def test_images_of_different_sizes_are_rejected_with_a_remedy() -> None:
-    with pytest.raises(ThalwegError, match="shape \\(4, 6, 3\\); expected \\(4, 5, 3\\).*Resize"):
+    with pytest.raises(ThalwegError, match=r"shape \(4, 6, 3\); expected \(4, 5, 3\).*Resize"):
         Dataset.from_torch(Photos([5, 6, 5, 5]))
 
 

@@ -35,7 +35,7 @@ class RiverStream(Rules):
     """
 
     name: str
-    """A class of river.datasets.synth (SEA, Agrawal, RandomRBFDrift) or river.datasets (Phishing)."""
+    """A class of river.datasets.synth (SEA, RandomRBFDrift) or of river.datasets (Phishing)."""
     samples: int | None = None
     """Number of samples; None: all of a data set, 10000 of a generator."""
     clients: int = 10
