@@ -11,7 +11,7 @@ import pytest
 
 SMALL = [
     word
-    for each in ("capacity=16", "ticks=1", "world.num_clients=3", "local.passes=1")
+    for each in ("capacity=16", "ticks=1", "world.num_clients=3", "world.availability=1")
     for word in ("--set", each)
 ]
 TUNE = ["tune", "fedavg", "--on", "digits-partial", "--over", "local.lr=0.0001,0.1", *SMALL]

@@ -20,7 +20,7 @@ from thalweg.engine.cells import CellEvent, CellJob
 from thalweg.engine.plan import make_any_plan, plan_to_toml
 from thalweg.report.tuning import Search, choose_score, make_search, plan_rungs, tune
 
-SMALL = ["capacity=16", "ticks=1", "world.num_clients=3", "local.passes=1"]
+SMALL = ["capacity=16", "ticks=1", "world.num_clients=3", "world.availability=1", "local.passes=1"]
 
 
 def search_for(over: Mapping[str, Any], **options: Any) -> Search:
@@ -179,6 +179,7 @@ def test_real_tuning_gives_the_bits_of_plain_runs_and_continues(tmp_path: Path) 
     assert (
         ended == ["local.lr=0.0001"] * 2 + ["local.lr=0.1"] * 2 + [" ".join(tuning.overrides)] * 2
     )
+    assert tuning.best == {"local.lr": 0.1}  # the other one has hardly moved
     score = tuning.trials[0].score
     assert score is not None
     assert score.num_seeds == 2

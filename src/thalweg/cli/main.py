@@ -113,6 +113,15 @@ Engine = Annotated[str, typer.Option(help="fast, reference (slow, the specificat
 RunsAtOnce = Annotated[
     int | None, typer.Option("--workers", help="Runs at the same time. Default: one per core.")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME",
+        help="Send the metrics of each round to [cyan]tensorboard[/cyan], [cyan]mlflow[/cyan], "
+        "[cyan]wandb[/cyan] or [cyan]trackio[/cyan]. May be repeated.",
+    ),
+]
 Certs = Annotated[
     Path | None,
     typer.Option(help="Folder with TLS certificate and keys, made by [cyan]thalweg certs[/cyan]."),
@@ -166,11 +175,14 @@ def run(
         int | None, typer.Option(help="Processes; the results do not depend on it.")
     ] = None,
     data_dir: DataDir = None,
+    track: Track = None,
     debug: Debug = False,
 ) -> None:
     """Run one recipe on one scenario.
 
     thalweg run sfedpo --on fashion-mnist-partial --seed 7 --set memory.budget=0.3
+
+    thalweg run fedavg --on digits-partial --track tensorboard
 
     After an interruption, the same command with --resume (and --out) continues
     the run. The result is the same, bit for bit.
@@ -189,6 +201,7 @@ def run(
         engine=engine,
         workers=workers,
         data_dir=data_dir,
+        track=track or [],
     )
 
 

@@ -17,6 +17,7 @@ from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
+from thalweg.engine.trackers import make_trackers, track_run
 
 NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
 
@@ -34,6 +35,7 @@ def run_command(
     engine: str,
     workers: int | None,
     data_dir: Path | None,
+    track: Sequence[str] = (),
 ) -> None:
     """Run a plan, show its progress and print its results."""
     console = Console()
@@ -42,17 +44,21 @@ def run_command(
     )
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
+    trackers = make_trackers(track, out)
     data = plan.scenario.data.load(data_dir, plan.seed)
     if not as_json:
         console.print(plan_tree(plan, default, data))
     try:
-        with show_progress(plan, console, as_json) as watch:
-            result = run_any_plan(
+        with (
+            show_progress(plan, console, as_json) as watch,
+            track_run(trackers, watch, _print_warning) as tracking,
+        ):
+            result = tracking.result = run_any_plan(
                 plan,
                 out=out,
                 resume=resume,
                 data_dir=data_dir,
-                watch=watch,
+                watch=tracking.watch,
                 command=f"{command} --out {shlex.quote(str(out))}",
                 workers=workers,
                 data=data,
@@ -160,6 +166,10 @@ def metric_lines(metrics: Sequence[MetricsRow], own: Sequence[Metric] = ()) -> l
         for metric in declared
         if values[metric.name] is not None and not is_redundant(metric, [values])
     ]
+
+
+def _print_warning(message: str) -> None:
+    typer.echo(f"warning: {message}", err=True)
 
 
 def _line(label: str, text: str) -> str:

@@ -42,6 +42,7 @@ from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
 from thalweg.engine.task import describe_task, make_net, try_loss
+from thalweg.engine.trackers import TrackLike, make_trackers, track_run
 from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import DriftDetection, alarm_summary
 from thalweg.evaluation.named import get_named_metric
@@ -124,6 +125,7 @@ def run(
     resume: bool = False,
     data_dir: str | os.PathLike[str] | None = None,
     watch: ProgressCallback | None = None,
+    track: TrackLike = None,
     **settings: Any,
 ) -> Result:
     """Run a recipe on a scenario and return its metrics and its model.
@@ -135,7 +137,8 @@ def run(
     that of the task. `metrics` are further metrics on the test set: names (``"f1"``) or functions
     of targets and predictions. `optimizer` is that of the clients: ``"adam"``,
     ``Adam(betas=(0.9, 0.99))``, or another class of torch.optim by its name; by default that of the
-    scenario.
+    scenario. `watch` is called with the `Progress` after each round. `track` sends the metrics to
+    tensorboard, mlflow, wandb, trackio or an object with the methods of `Tracker`.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
@@ -156,15 +159,19 @@ def run(
         **({} if metrics is None else {"metrics": metrics}),
         **settings,
     )
+    folder = None if out is None else Path(out)
+    trackers = make_trackers(track, folder)
     warn_about_data(plan.scenario.data, None if data_dir is None else Path(data_dir), seed)
-    return run_plan(
-        plan,
-        workers=workers,
-        out=None if out is None else Path(out),
-        resume=resume,
-        data_dir=None if data_dir is None else Path(data_dir),
-        watch=watch,
-    )
+    with track_run(trackers, watch) as tracking:
+        result = tracking.result = run_plan(
+            plan,
+            workers=workers,
+            out=folder,
+            resume=resume,
+            data_dir=None if data_dir is None else Path(data_dir),
+            watch=tracking.watch,
+        )
+    return result
 
 
 def run_plan(

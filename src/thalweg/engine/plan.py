@@ -322,12 +322,17 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 def plan_differences(old: AnyPlan, new: AnyPlan) -> list[str]:
     """Return the differences between two plans, one line each: ``path: old -> new``."""
-    before, after = _flatten(to_dict(old)), _flatten(to_dict(new))
+    before, after = flatten_plan(old), flatten_plan(new)
     return [
         f"{path}: {before.get(path, 'absent')} -> {after.get(path, 'absent')}"
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
     ]
+
+
+def flatten_plan(plan: AnyPlan) -> dict[str, Any]:
+    """Return all settings of a plan by their paths, such as ``scenario.local.lr``."""
+    return _flatten(to_dict(plan))
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
