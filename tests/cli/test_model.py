@@ -16,7 +16,7 @@ def test_a_model_of_a_file_is_trained_and_resumed(thalweg: Any, tmp_path: Path) 
     words = ["--model", "net.py:DigitMlp", "--set", "net.options.width=8", "--workers", "1"]
     done = thalweg("run", "fedavg", *SMALL, *words, "--out", "run")
     assert done.returncode == 0, done.stderr
-    assert "module(path=net.py:DigitMlp, options={'width': 8}, digest=" in done.stdout
+    assert "module(path=net.py:DigitMlp, options={'width': 8}, " in done.stdout
     assert "--set net=module --set net.path=net.py:DigitMlp" in done.stdout
     again = thalweg("run", "run", "--resume")
     assert again.returncode == 0, again.stderr
@@ -24,7 +24,8 @@ def test_a_model_of_a_file_is_trained_and_resumed(thalweg: Any, tmp_path: Path) 
         file.write("# a change")
     changed = thalweg("run", "run", "--resume")
     assert changed.returncode != 0
-    assert "net.py has changed since the plan was made: expected the digest" in changed.stderr
+    message = " ".join(changed.stderr.split())
+    assert "net.py has changed since the plan was made: expected the digest" in message
 
 
 def test_a_model_that_does_not_fit_is_reported_in_one_line(thalweg: Any, tmp_path: Path) -> None:
