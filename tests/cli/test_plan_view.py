@@ -127,3 +127,11 @@ def test_whole_numbers_taken_for_classes_are_shown_with_the_other_task(tmp_path:
     given = render_task(tmp_path / "a.npz", ratings, "data.task=classification")
     assert "5 classes\n" in given
     assert "5 classes\n" in render_task(tmp_path / "a.npz", np.array(list("abcde") * 4))
+
+
+def test_parts_without_effect_are_shown_with_the_data() -> None:
+    plan = make_plan("warmstart", "digits-partial")
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(plan_tree(plan, None, plan.scenario.data.load(None, 0)))
+    (line,) = [line for line in console.file.getvalue().splitlines() if "no effect" in line]
+    assert "session_start: no sessions" in line

@@ -45,3 +45,13 @@ def test_session_accuracy_is_printed_before_accuracy() -> None:
         "session         0.9000   accuracy on the labels of the session's members\naccuracy"
         in output
     )
+
+
+def test_test_then_train_is_printed_first_on_time_ordered_data() -> None:
+    row = {**ROW, "accuracy": 0.5, "prequential_accuracy": 0.75}
+    for in_time, expected in ((True, ["prequential", "accuracy"]), (False, ["accuracy"])):
+        console = Console(file=io.StringIO(), width=80)
+        print_summary(console, PLAN, [row], None, Path("out"), "thalweg run", in_time)
+        lines = console.file.getvalue().splitlines()[1:]
+        assert [line.split()[0] for line in lines][: len(expected)] == expected
+        assert all(len(line) <= 80 for line in lines)

@@ -174,7 +174,7 @@ def test_baselines_use_the_views_of_a_drifting_world() -> None:
 
 
 def test_a_baseline_and_a_recipe_are_tested_on_the_same_samples() -> None:
-    world = Replay(arrivals=2, availability=0.6, absent="collecting")
+    world = Replay(arrivals=2, availability=0.6, absent="collecting", at_end="restart")
     problem = scenario(world=world, rounds=6, ticks=2, prequential=1)
     calls_by_learner, _ = run_recording(problem, data(), pooled=True)
     client_pool = make_client_pool(make_plan("fedavg", problem), data(), num_params=4)

@@ -31,8 +31,8 @@ from thalweg.drift import CombinedActions, OpenState, PageHinkley
 from thalweg.forecast import Bayesian, Exact, Growing, Noisy
 from thalweg.local import Continuous, Curvature, Gaussian, Scaffold, TaskLoss
 from thalweg.memory import Ode
-from thalweg.recipes import Recipe, fedavg, sfedpo
-from thalweg.recipes.compatibility import check_compatibility
+from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
+from thalweg.recipes.compatibility import check_compatibility, find_inert
 from thalweg.sample_weights import InverseAge
 from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
@@ -271,3 +271,26 @@ def test_the_default_forecast_and_growing_are_accepted_in_every_world() -> None:
     for world in (make_world(), make_latent_world()):
         check_compatibility(sfedpo(), world)
         check_compatibility(replace(sfedpo(), forecast=Growing()), world)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        (fedavg(), {}),
+        (sfedpo(), {}),  # learns the states
+        (warmstart(), {"session_start": "no sessions"}),
+        (replace(fedavg(), staleness=PolynomialDiscount()), {"staleness": "no late updates"}),
+        (replace(fedavg(), forecast=Growing()), {"forecast": "no policy of the recipe uses it"}),
+        (replace(sfedpo(), forecast=Exact()), {"forecast": "one latent state"}),
+    ],
+)
+def test_parts_without_effect_are_found(recipe: Recipe, expected: Mapping[str, str]) -> None:
+    world = make_world()
+    found = find_inert(recipe, world, has_sessions=False, has_late_updates=False)
+    assert found == expected
+
+
+def test_parts_with_an_effect_are_not_listed() -> None:
+    recipe = replace(warmstart(), staleness=PolynomialDiscount())
+    found = find_inert(recipe, make_world(), has_sessions=True, has_late_updates=True)
+    assert found == {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import thalweg
 from thalweg.core.errors import ConfigError
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.memory import Reservoir
-from thalweg.report.comparison import comparison_jobs
+from thalweg.report.comparison import comparison_jobs, read_cell
 
 SMALL: dict[str, Any] = {"capacity": 16, "ticks": 2, "world": {"num_clients": 4}}
 
@@ -76,3 +77,62 @@ def test_functions_that_other_processes_cannot_load_are_rejected_before_the_runs
         thalweg.compare(["fedavg"], "digits-partial", seeds=1, metrics=lambda y, predicted: 0.0)
     with pytest.raises(ConfigError, match=r"loss=.*<lambda>: the runs"):
         thalweg.compare(["fedavg"], "digits-partial", seeds=1, loss=lambda outputs, y: outputs)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "override", "num_runs"),
+    [
+        ("majority", [], 1),
+        ("no-change", [], 1),
+        ("majority", ["world.availability=0.5"], 3),  # who is present depends on the seed
+        ("majority", ["sessions=alternating"], 3),
+    ],
+)
+def test_deterministic_baseline_is_run_once(
+    baseline: str, override: list[str], num_runs: int
+) -> None:
+    jobs = comparison_jobs(
+        [baseline],
+        "elec2",
+        seeds=[4, 5, 6],
+        rounds=2,
+        overrides=override,
+        engine="auto",
+        folder=Path("nowhere"),
+    )
+    assert [job.plan.seed for job in jobs] == [4, 5, 6][:num_runs]
+    assert all(read_cell(job).is_deterministic == (num_runs == 1) for job in jobs)
+
+
+def test_baseline_in_a_world_of_random_arrivals_is_run_with_every_seed() -> None:
+    jobs = comparison_jobs(
+        ["majority"],
+        "digits-partial",
+        seeds=2,
+        rounds=2,
+        overrides=[],
+        engine="auto",
+        folder=Path("nowhere"),
+    )
+    assert len(jobs) == 2
+
+
+def test_identical_recipes_and_headline_of_a_time_ordered_table(tmp_path: Path) -> None:
+    """Warm start without sessions equals FedAvg; rows with times are ranked test-then-train."""
+    draws = np.random.default_rng(0).random((60, 3))
+    lines = [f"{x},{z},{n},{'ab'[int(y > 0.5)]}" for n, (x, z, y) in enumerate(draws)]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(["x,z,when,label", *lines]) + "\n")
+    comparison = thalweg.compare(
+        ["fedavg", "warmstart", "majority"],
+        str(file),
+        seeds=1,
+        workers=1,
+        rounds=3,
+        overrides=["data.label=label", "data.time=when", "world.num_clients=2"],
+    )
+    assert [cell.status for cell in comparison.cells] == ["done"] * 3
+    first, second, third = comparison.summary()
+    assert first.main_metric == "prequential_accuracy"
+    assert (second.identical_to, second.identical_reason) == ("fedavg", "no sessions")
+    assert third.is_deterministic

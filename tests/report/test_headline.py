@@ -26,7 +26,17 @@ def test_single_recipe_is_not_compared(cell):
 
 
 def test_equal_recipes_are_reported_as_equal(cell):
-    assert "equal to b on the shared seeds" in headline(summarise([cell("a"), cell("b")]))
+    other = [{"round": 1, "accuracy": 0.25}, {"round": 2, "accuracy": 0.5}]
+    text = headline(summarise([cell("a"), cell("b", rows=other)]))
+    assert "equal to b on the shared seeds" in text
+
+
+def test_identical_recipe_is_named_with_the_reason_instead_of_a_tie(cell):
+    cells = [cell("a"), cell("b", no_effect={"session_start": "no sessions"}), cell("c", 0, 0.25)]
+    assert headline(summarise(cells)) == (
+        "On digits-full, a reaches 50.00 % test accuracy, 25.00 points above c (1 shared seed, "
+        "too few for a test). b is identical to a here: no sessions."
+    )
 
 
 def test_constant_difference_is_reported_without_a_test(cell):
@@ -56,4 +66,4 @@ def test_unfinished_runs_are_counted(unfinished_cells):
 
 def test_prequential_accuracy_is_named(cell):
     cells = [cell(rows=[{"round": 1, "prequential_accuracy": 0.5}])]
-    assert "50.00 % prequential accuracy" in headline(summarise(cells))
+    assert "50.00 % test-then-train accuracy" in headline(summarise(cells))

@@ -1,6 +1,8 @@
 """Means, paired differences and p-values over seeds."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from thalweg.core.errors import ConfigError
-from thalweg.report.summary import paired_difference, spread, summarise
+from thalweg.report import Cell, to_csv
+from thalweg.report.summary import correct_p_values, paired_difference, spread, summarise
+from thalweg.report.table import best, columns, legend, p_heading
 
 
 def test_mean_and_sample_standard_deviation_over_seeds(comparison):
@@ -108,3 +112,80 @@ def test_main_metric_without_finished_runs_is_accuracy(cell):
     (only,) = summarise([cell(status="missing", rows=[])])
     assert only.main_metric == "accuracy"
     assert only.main is None
+
+
+def time_ordered(cell: Callable[..., Cell], recipe: str, seed: int, test: float, arriving: float):
+    rows = [{"round": 1, "accuracy": test, "prequential_accuracy": arriving}]
+    return cell(recipe, seed, rows=rows, is_time_ordered=True)
+
+
+def test_time_ordered_data_are_ranked_by_test_then_train(cell):
+    """The activity data of a newcomer: ahead test-then-train, behind on the test set."""
+    cells = [time_ordered(cell, "fedavg", 0, 0.75, 0.5), time_ordered(cell, "fd", 0, 0.5, 0.875)]
+    summaries = summarise(cells)
+    assert [s.main_metric for s in summaries] == ["prequential_accuracy"] * 2
+    assert best(summaries) == {1}
+    assert summaries[1].difference.mean == 0.375
+    assert [column.heading for column in columns(summaries)][2] == "prequential"
+    assert to_csv(summaries).splitlines()[0].split(",")[4] == "prequential_accuracy_percent_mean"
+    explicit = summarise([replace(each, headline="accuracy") for each in cells])
+    assert best(explicit) == {0}
+
+
+def test_holm_correction_by_hand(cell):
+    """Three tests: the smallest p is tripled, the next doubled, and none falls below another."""
+    assert correct_p_values([0.02, 0.01, 0.5]) == pytest.approx([0.04, 0.03, 0.5])
+    assert correct_p_values([0.4, 0.4]) == pytest.approx([0.8, 0.8])
+    assert correct_p_values([0.6, 0.9]) == [1.0, 1.0]
+    assert correct_p_values([0.03]) == [0.03]
+    assert correct_p_values([]) == []
+
+
+def test_several_recipes_have_corrected_p_values(cell):
+    """Differences 1, 2, 3 have p = 0.0742 (by hand in `paired_difference`); both are doubled."""
+    cells = [cell("a", seed, 0.5) for seed in range(3)]
+    cells += [cell("b", seed, 0.51 + 0.01 * seed) for seed in range(3)]
+    alone = summarise(cells)
+    assert alone[1].difference.p_value == pytest.approx(0.0742, abs=1e-4)
+    assert p_heading(alone) == "p"
+    cells += [cell("c", seed, 0.49 - 0.01 * seed) for seed in range(3)]
+    summaries = summarise(cells)
+    assert [s.difference.p_value for s in summaries[1:]] == pytest.approx([0.1484] * 2, abs=1e-4)
+    assert "p (Holm)" in [column.heading for column in columns(summaries)]
+    assert "corrected for 2 comparisons by the method of Holm" in legend(summaries)
+
+
+def test_identical_rows_are_marked_and_only_the_first_is_bold(cell):
+    cells = [cell(name, seed, top) for name, top in (("a", 0.5), ("b", 0.5)) for seed in range(2)]
+    cells += [cell("c", seed, 0.25) for seed in range(2)]
+    cells[2] = replace(cells[2], no_effect={"session_start": "no sessions"})
+    summaries = summarise(cells)
+    assert [s.identical_to for s in summaries] == [None, "a", None]
+    assert best(summaries) == {0}
+    assert dict(columns(summaries))["same as"] == ["–", "= a", "–"]
+    assert "b is identical to a here: no sessions." in legend(summaries)
+    other = [
+        *cells[3].rows[:2],
+        {**cells[3].rows[2], "prequential_accuracy": 0.5},
+        cells[3].rows[3],
+    ]
+    cells[3] = replace(cells[3], rows=other)
+    assert [s.identical_to for s in summarise(cells)] == [None, None, None]
+
+
+def test_single_learned_state_explains_identical_recipes(cell):
+    learned = [{**row, "forecast_states": 1.0} for row in cell().rows]
+    _, second = summarise([cell("fedavg"), cell("sfedpo", rows=learned)])
+    assert second.identical_reason == "one latent state"
+
+
+def test_deterministic_baseline_has_the_same_value_for_every_seed(cell):
+    """Differences to 0.5 are 1, 2 and 3 points: p = 0.0742."""
+    cells = [cell("a", seed, 0.51 + 0.01 * seed) for seed in range(3)]
+    cells.append(cell("majority", 0, 0.5, is_deterministic=True))
+    summaries = summarise(cells)
+    difference = summaries[1].difference
+    assert difference.num_seeds == 3
+    assert difference.mean == pytest.approx(-0.02)
+    assert difference.p_value == pytest.approx(0.0742, abs=1e-4)
+    assert dict(columns(summaries))["seeds"] == ["3 of 3", "1 (deterministic)"]

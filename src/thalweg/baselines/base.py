@@ -24,7 +24,8 @@ class Learner(Protocol):
 class OnlineLearner(Protocol):
     """Configuration of an online learner: a frozen dataclass.
 
-    A class attribute ``task`` declares that it is for one task only, such as "regression".
+    A class attribute ``task`` declares that it is for one task only, such as "regression". An
+    attribute ``is_deterministic`` declares that it does not use the seed.
     """
 
     def begin(self, num_classes: int, seed: int) -> Learner:

@@ -56,6 +56,12 @@ class RiverClassifier:
         """
         return parse_pairs(self.settings, "learner.settings", "max_depth=6")
 
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether runs with different seeds are the same: the class has no seed, or a given one."""
+        has_seed = "seed" in inspect.signature(self._kind()).parameters
+        return not has_seed or isinstance(self.parse_settings().get("seed"), int)
+
     def begin(self, num_classes: int, seed: int) -> RiverLearner:
         model = self.make_model(seed)
         if num_classes > 2 and not model._multiclass:

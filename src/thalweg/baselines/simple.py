@@ -21,6 +21,7 @@ class Majority:
     1
     """
 
+    is_deterministic: ClassVar[bool] = True
     task: ClassVar[str] = "classification"
 
     def begin(self, num_classes: int, seed: int) -> MajorityLearner:
@@ -38,6 +39,7 @@ class Mean:
     2.5
     """
 
+    is_deterministic: ClassVar[bool] = True
     task: ClassVar[str] = "regression"
 
     def begin(self, num_classes: int, seed: int) -> MeanLearner:
@@ -51,6 +53,8 @@ class NoChange:
     Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy is
     not informative about learning.
     """
+
+    is_deterministic: ClassVar[bool] = True
 
     def begin(self, num_classes: int, seed: int) -> LastLabelLearner:
         return LastLabelLearner()

@@ -13,6 +13,7 @@ from thalweg.cli.data_view import describe_data
 from thalweg.core.config import get_default, kind_of, plan_fields
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
+from thalweg.engine.builders import list_inert, make_world
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.engine.task import describe_metrics, describe_task, get_loss, list_metrics
 from thalweg.forecast import Auto
@@ -70,6 +71,10 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = Non
         branches.append(
             Branch("local", describe_local(plan.local), _changes(plan.local, before.local))
         )
+    if data is not None and isinstance(plan, Plan):
+        inert = list_inert(plan, make_world(plan.scenario, data, plan.seed))
+        line = "; ".join(f"{stage}: {reason}" for stage, reason in inert.items())
+        branches += [Branch("no effect", line)] if line else []
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     branches.append(Branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     width = max(len(branch.name) for branch in branches) + 2

@@ -12,11 +12,12 @@ from rich.console import Console
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
-from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
+from thalweg.core.metrics import METRICS, Metric, choose_headline, is_redundant, metrics_in
 from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
+from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
 
 NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
@@ -72,7 +73,8 @@ def run_command(
         print_json({"folder": str(out), "final": dict(result.final)})
     else:
         alarms = result.alarms if isinstance(result, Result) else None
-        print_summary(console, plan, result.metrics, alarms, out, command)
+        in_time = is_time_ordered(plan.scenario, data)
+        print_summary(console, plan, result.metrics, alarms, out, command, in_time)
 
 
 def plan_from_options(
@@ -132,8 +134,9 @@ def print_summary(
     alarms: MetricsRow | None,
     out: Path,
     command: str,
+    is_time_ordered: bool = False,
 ) -> None:
-    """Print the results of a run."""
+    """Print the results of a run, the headline metric first."""
     from thalweg.evaluation import transitions
     from thalweg.report import transition_lines
     from thalweg.report.events import alarm_line, drift_lines
@@ -141,7 +144,12 @@ def print_summary(
     seconds = METRICS["seconds"].aggregate(metrics) or 0.0
     megabytes = METRICS["megabytes"].aggregate(metrics)
     lines = [f"done in {format_duration(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
-    lines += metric_lines(metrics, list(plan.scenario.own_metrics.values()))
+    headline = choose_headline(
+        {name for row in metrics for name in row},
+        is_time_ordered=is_time_ordered,
+        requested=plan.scenario.headline,
+    )
+    lines += metric_lines(metrics, list(plan.scenario.own_metrics.values()), headline)
     for index, line in enumerate(transition_lines(transitions(metrics))):
         lines.append(_line("" if index else "transitions", line))
     if alarms is not None:
@@ -151,15 +159,21 @@ def print_summary(
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
-def metric_lines(metrics: Sequence[MetricsRow], own: Sequence[Metric] = ()) -> list[str]:
+def metric_lines(
+    metrics: Sequence[MetricsRow], own: Sequence[Metric] = (), headline: str = ""
+) -> list[str]:
     """One line for every metric that applies to a run; `own` are those of the user.
+
+    A headline other than the default ones comes first.
 
     >>> rows = [{"prequential_accuracy": 0.25}, {"prequential_accuracy": 0.75, "accuracy": 0.5}]
     >>> print(*metric_lines(rows), sep="\\n")
-    accuracy        0.5000   share of correct predictions on the test set
-    prequential     0.5000   accuracy on arriving samples, before training on them
+    accuracy        0.5000   final model on held-out rows (test)
+    prequential     0.5000   arriving rows before training on them (test-then-train)
     """
     declared = [*metrics_in("run"), *own]
+    if headline not in ("accuracy", "mae"):  # they are first, after those of a session
+        declared.sort(key=lambda metric: metric.name != headline)
     values = {metric.name: metric.aggregate(metrics) for metric in declared}
     return [
         _line(metric.column, f"{values[metric.name]:.4f}   {metric.note}")

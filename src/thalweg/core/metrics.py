@@ -12,7 +12,7 @@ metric that is not declared, such as one of a user-defined policy, is shown unde
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -135,7 +135,7 @@ _DECLARED = (
         applies=_EVALUATED,
         title="Test accuracy",
         places=("run", "table", "figure", "study"),
-        note="share of correct predictions on the test set",
+        note="final model on held-out rows (test)",
     ),
     Metric(
         "balanced_accuracy",
@@ -213,7 +213,7 @@ _DECLARED = (
         heading="prequential",
         title="Prequential (test-then-train) accuracy",
         places=("run", "table", "figure", "study"),
-        note="accuracy on arriving samples, before training on them",
+        note="arriving rows before training on them (test-then-train)",
     ),
     Metric(
         "mae",
@@ -223,7 +223,7 @@ _DECLARED = (
         title="Mean absolute error on the test set",
         heading="MAE",
         places=("run", "table", "figure", "study"),
-        note="mean absolute error on the test set",
+        note="absolute error of the final model, held-out rows (test)",
     ),
     Metric(
         "rmse",
@@ -272,7 +272,7 @@ _DECLARED = (
         heading="prequential MAE",
         title="Prequential (test-then-train) mean absolute error",
         places=("run", "table", "figure", "study"),
-        note="error on arriving samples, before training on them",
+        note="arriving rows before training on them (test-then-train)",
     ),
     Metric(
         "f1",
@@ -643,8 +643,33 @@ _DECLARED = (
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _DECLARED}
 
 
-# The metrics by which runs are compared: the first one that a run has.
+# The metrics by which runs are compared: the first one that a run has. On data that arrive in the
+# order of time, the prequential ones come first: a test set is not what the model meets next.
 HEADLINES = ("accuracy", "mae", "prequential_accuracy", "prequential_mae")
+HEADLINES_IN_TIME = ("prequential_accuracy", "prequential_mae", "accuracy", "mae")
+
+
+def choose_headline(
+    measured: Collection[str], *, is_time_ordered: bool, requested: str | None = None
+) -> str:
+    """Return the metric that ranks runs, is tested and is shown first.
+
+    `measured` are the names of the metrics that some run has; `requested` is the headline of the
+    scenario, which replaces the default.
+
+    >>> both = {"accuracy", "prequential_accuracy"}
+    >>> choose_headline(both, is_time_ordered=True)
+    'prequential_accuracy'
+    >>> choose_headline(both, is_time_ordered=False)
+    'accuracy'
+    >>> choose_headline(both, is_time_ordered=True, requested="f1")
+    'f1'
+    """
+    if requested:
+        return requested
+    names = HEADLINES_IN_TIME if is_time_ordered else HEADLINES
+    default = "prequential_accuracy" if measured else "accuracy"
+    return next((name for name in names if name in measured), default)
 
 
 def get_metric(name: str) -> Metric:

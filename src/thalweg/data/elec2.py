@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -48,6 +49,8 @@ class Elec2:
     All rows are tested when they arrive and then used for training; there is no separate test set.
     The unit of time is one day.
     """
+
+    depends_on_seed: ClassVar[bool] = False
 
     num_clients: int = 10
     clients: RowAssignment = "contiguous"

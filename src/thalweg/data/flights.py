@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,8 @@ class Flights:
     All rows are tested when they arrive and then used for training; there is no separate test set.
     The unit of time is one day, so ``--set world.every=1`` delivers one day per tick.
     """
+
+    depends_on_seed: ClassVar[bool] = False
 
     clients: Literal["carriers", "airports", "contiguous", "interleaved"] = "carriers"
     """carriers (16), airports (3), contiguous (one period per client) or interleaved (in turn)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ class InMemory:
 
     A plan stores its name, its size and a checksum of its values, but not the values.
     """
+
+    depends_on_seed: ClassVar[bool] = False
 
     name: str = ""
     rows: int = 0

@@ -24,8 +24,8 @@ from thalweg.engine.metrics import sample_bytes
 from thalweg.engine.plan import AnyPlan, BaselinePlan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
-from thalweg.engine.task import describe_task
-from thalweg.streams import World
+from thalweg.engine.task import describe_task, is_time_ordered
+from thalweg.streams import Replay, World
 
 BEFORE_ROUND = -1  # the tick of samples that arrived before the round
 
@@ -80,6 +80,26 @@ def run_any_plan(
     )
 
 
+def is_deterministic(plan: AnyPlan) -> bool:
+    """Return whether runs of a baseline with different seeds are the same.
+
+    The learner must not use the seed, and the same samples must arrive in the same rounds: own or
+    published data, replayed without absent clients, sessions or drawn drifts.
+    """
+    scenario = plan.scenario
+    world = scenario.world
+    return (
+        isinstance(plan, BaselinePlan)
+        and scenario.sessions is None
+        and scenario.drift is None
+        and isinstance(world, Replay)
+        and world.availability == 1.0
+        and world.availability_spread == 0.0
+        and not getattr(scenario.data, "depends_on_seed", True)
+        and bool(getattr(plan.baseline.learner, "is_deterministic", False))
+    )
+
+
 def run_baseline(
     plan: BaselinePlan,
     *,
@@ -107,6 +127,7 @@ def run_baseline(
             {
                 "title": plan.title,
                 "task": describe_task(plan.scenario, data),
+                "is_time_ordered": is_time_ordered(plan.scenario, data),
                 "rounds": len(metrics),
                 "final": dict(metrics[-1]),
             }

@@ -24,6 +24,7 @@ from thalweg.recipes.compatibility import (
     check_compatibility,
     check_task,
     check_world_task,
+    find_inert,
     is_federated,
 )
 from thalweg.scenarios import Scenario
@@ -98,6 +99,16 @@ def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
         coarse=data.coarse,
     )
     return add_drift(scenario.world.build(setting), scenario.drift, setting)
+
+
+def list_inert(plan: Plan, world: World, *, is_remote: bool = False) -> dict[str, str]:
+    """Return the stages of a recipe that have no effect in a run, with the reason."""
+    return find_inert(
+        plan.recipe,
+        world,
+        has_sessions=plan.scenario.sessions is not None,
+        has_late_updates=is_remote or plan.scenario.faults is not None,
+    )
 
 
 def check_has_data(world: World) -> None:

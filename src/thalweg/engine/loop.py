@@ -23,6 +23,7 @@ from thalweg.engine.builders import (
     apply_views,
     check_buffers,
     check_has_data,
+    list_inert,
     make_client_pool,
     make_federation,
     make_initial_model,
@@ -41,7 +42,7 @@ from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
-from thalweg.engine.task import describe_task, make_net, try_loss
+from thalweg.engine.task import describe_task, is_time_ordered, make_net, try_loss
 from thalweg.engine.trackers import TrackLike, make_trackers, track_run
 from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import DriftDetection, alarm_summary
@@ -312,7 +313,13 @@ def _run_rounds(
     alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.is_known)
     task = describe_task(plan.scenario, data)
     if folder is not None:
-        _write_results(folder, plan, net, served, metrics, alarms, task)
+        is_remote = type(federation.client_pool) is not ClientPool
+        about = {
+            "task": task,
+            "is_time_ordered": is_time_ordered(plan.scenario, data),
+            "no_effect": list_inert(plan, world, is_remote=is_remote),
+        }
+        _write_results(folder, plan, net, served, metrics, alarms, about)
     model = served.models[int(served.shares.argmax())]
     return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms, task)
 
@@ -355,7 +362,7 @@ def _write_results(
     served: ServedModels,
     metrics: list[MetricsRow],
     alarms: MetricsRow | None,
-    task: str,
+    about: Mapping[str, Any],
 ) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
@@ -371,7 +378,7 @@ def _write_results(
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, "task": task, **summarise_run(metrics)}
+    summary = {"title": plan.title, **about, **summarise_run(metrics)}
     if alarms is not None:
         summary["alarms"] = alarms
     folder.write_summary(summary)

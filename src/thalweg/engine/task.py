@@ -7,13 +7,14 @@ from itertools import groupby
 
 import numpy as np
 
-from thalweg.core.metrics import Metric
+from thalweg.core.metrics import Metric, choose_headline
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.evaluation.named import get_metric_declaration
 from thalweg.losses import Loss, check_loss, count_outputs, resolve_loss
 from thalweg.nets import Net, build_net
 from thalweg.scenarios import Scenario
+from thalweg.streams import Replay
 
 FIRST_BATCH = 8  # samples on which a loss is tried before the first round
 
@@ -63,8 +64,16 @@ def list_metrics(scenario: Scenario, data: Dataset) -> list[Metric]:
     names = [*on_test, *scenario.metrics] if len(data.y_test) else []
     names += [on_arrival] if scenario.prequential else []
     found = {metric.name: metric for metric in map(get_metric_declaration, names)}
-    first = {scenario.headline: found[scenario.headline]} if scenario.headline in found else {}
+    headline = choose_headline(
+        found, is_time_ordered=is_time_ordered(scenario, data), requested=scenario.headline
+    )
+    first = {headline: found[headline]} if headline in found else {}
     return list((first | found).values())
+
+
+def is_time_ordered(scenario: Scenario, data: Dataset) -> bool:
+    """Return whether samples arrive in the order of their times."""
+    return data.time is not None and isinstance(scenario.world, Replay)
 
 
 def describe_metrics(metrics: Sequence[Metric]) -> str:

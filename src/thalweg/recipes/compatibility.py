@@ -37,13 +37,14 @@ from thalweg.bank import SplitsSamples
 from thalweg.core.capabilities import ChecksWorld, CountsLabels, ServerPart, Surveys
 from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
-from thalweg.forecast import OpensStates, RecognisesStates, resolve_forecast
+from thalweg.forecast import Auto, OpensStates, RecognisesStates, resolve_forecast
 from thalweg.local import FinishesRound, LocalTraining, UploadsFromObjective
 from thalweg.losses import Loss
 from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
 from thalweg.sample_weights import AssignsWeights
+from thalweg.sessions import Previous
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
 
@@ -58,6 +59,9 @@ SERVER_STAGES = (
     "secure_aggregation",
 )
 """Stages that work on messages between clients and server, or on the model of the server."""
+
+
+ONE_STATE = "one latent state"
 
 
 def check_compatibility(recipe: Recipe, world: World) -> None:
@@ -167,6 +171,28 @@ def _receives_labels(stage: str, part: object) -> bool:
     is_own = type(part).__module__.partition(".")[0] != "thalweg"
     receives = isinstance(part, CountsLabels | Surveys | SplitsSamples)
     return is_own and part is not None and (stage in LABELLED_STAGES or receives)
+
+
+def find_inert(
+    recipe: Recipe, world: World, *, has_sessions: bool, has_late_updates: bool
+) -> dict[str, str]:
+    """Return the stages whose component has no effect in this world, with the reason.
+
+    Without such a component, or with any other one, the run would have the same metrics.
+    """
+    num_states = world.state_table.num_states
+    forecast: object = resolve_forecast(recipe.forecast, num_states, recipe.uses_forecast)
+    is_learned = isinstance(forecast, RecognisesStates)
+    found = {}
+    if not recipe.uses_forecast and not isinstance(recipe.forecast, Auto):
+        found["forecast"] = "no policy of the recipe uses it"
+    elif recipe.uses_forecast and num_states == 1 and not is_learned:
+        found["forecast"] = ONE_STATE
+    if not has_sessions and not isinstance(recipe.session_start, Previous):
+        found["session_start"] = "no sessions"
+    if not has_late_updates and _accepts_late_updates(recipe.staleness):
+        found["staleness"] = "no late updates"
+    return found
 
 
 def iter_server_parts(recipe: Recipe) -> Iterator[tuple[str, ServerPart]]:

@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import Metric, get_metric, is_measured, metrics_in
+from thalweg.core.metrics import HEADLINES, Metric, get_metric, is_measured, metrics_in
 
 Status = Literal["done", "failed", "interrupted", "missing"]
 AS_MEASURED = (
     "accuracy_as_measured"  # key of the original accuracy in rows that show another metric
 )
+COSTS = {"seconds", "bytes_up", "bytes_down"}  # may differ between runs with the same result
 ALL_LABEL_METRICS = ("balanced_accuracy", "state_accuracy", "worst_state_accuracy")
 
 
@@ -31,8 +32,11 @@ class Cell:
     command: str
     seconds: float  # computing time of the run
     alarms: Mapping[str, Any] | None = None  # `evaluation.alarm_summary`; None: no drift detector
-    headline: str = ""  # the metric by which runs are compared; empty: that of the task
+    headline: str = ""  # the metric by which runs are compared; empty: `choose_headline`
+    is_time_ordered: bool = False  # samples arrived in the order of their times
     own_metrics: Mapping[str, Metric] = field(default_factory=dict)  # of the user, by name
+    no_effect: Mapping[str, str] = field(default_factory=dict)  # stage without effect -> reason
+    is_deterministic: bool = False  # runs with other seeds would be the same, so there is only one
 
     def __post_init__(self) -> None:
         where = f"cell {self.recipe!r}, seed {self.seed}"
@@ -98,6 +102,26 @@ def scores(cell: Cell) -> dict[str, float | None]:
     """
     found = {metric.name: metric.aggregate(cell.rows) for metric in cell.table_metrics}
     return found | {"seconds": cell.seconds}
+
+
+def is_same_run(cell: Cell, other: Cell) -> bool:
+    """Whether two runs have the same values of all shared metrics in every round, costs excepted.
+
+    >>> rows = [{"round": 1, "accuracy": 0.5, "seconds": 1.0}]
+    >>> cell = Cell("fedavg", "digits-full", 0, "done", "", rows, "thalweg run fedavg", 1.0)
+    >>> slower = [{"round": 1, "accuracy": 0.5, "seconds": 2.0, "forecast_states": 1.0}]
+    >>> is_same_run(cell, replace(cell, recipe="sfedpo", rows=slower))
+    True
+    """
+    if len(cell.rows) != len(other.rows):
+        return False
+    shared = {name for row in cell.rows for name in row} & {name for r in other.rows for name in r}
+    shared -= COSTS
+    return bool(shared & set(HEADLINES)) and all(
+        row.get(name) == also.get(name)
+        for row, also in zip(cell.rows, other.rows, strict=True)
+        for name in shared
+    )
 
 
 def metric_series(cell: Cell, metric: str) -> list[tuple[int, float]]:

@@ -14,6 +14,7 @@ from typing import Any
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
 from thalweg.data.checks import warn_about_data
+from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
@@ -113,7 +114,10 @@ def comparison_jobs(
     settings: Mapping[str, Any] | None = None,
     data_dir: Path | None = None,
 ) -> list[CellJob]:
-    """The jobs of a comparison; raises an error for unknown names before anything runs."""
+    """The jobs of a comparison; raises an error for unknown names before anything runs.
+
+    A deterministic baseline has one job, with the first seed.
+    """
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     recipes, overrides = list(recipes), list(overrides)
     require(len(seeds) > 0, "a comparison needs at least one seed.")
@@ -141,6 +145,8 @@ def comparison_jobs(
             )
             command = cell_command(plan, method, problem, sets, rounds, engine)
             jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))
+            if is_deterministic(plan):
+                break
     return jobs
 
 
@@ -158,6 +164,7 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     elif rows:
         status = "interrupted"
         reason = f"stopped after round {len(rows)} of {job.plan.scenario.rounds}"
+    summary = folder.summary() if status == "done" else {}
     return Cell(
         recipe=job.recipe,
         scenario=job.plan.scenario.name,
@@ -167,8 +174,11 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
         rows=rows,
         command=job.command,
         seconds=sum(row["seconds"] for row in rows),
-        alarms=folder.summary().get("alarms") if status == "done" else None,
+        alarms=summary.get("alarms"),
         headline=job.plan.scenario.headline or "",
+        is_time_ordered=bool(summary.get("is_time_ordered")),
+        no_effect=summary.get("no_effect", {}),
+        is_deterministic=is_deterministic(job.plan),
         own_metrics=job.plan.scenario.own_metrics,
     )
 

@@ -24,10 +24,12 @@ from thalweg.report.table import (
     ExtraTable,
     best,
     columns,
+    count_tests,
     headline,
     legend,
     main_heading,
     main_metric_name,
+    p_heading,
     unfinished_cells,
 )
 from thalweg.report.transitions import transition_table
@@ -214,15 +216,18 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
         ]
         rows.append(table_row(recipe_head(s.recipe, index), entries))
     heads = ["recipe", *(["against"] if len(others) > 1 else []), "shared seeds"]
-    heads += [f"difference{unit}", "p", *(["paper's difference"] if has_paper else [])]
+    heads += [f"difference{unit}", p_heading(summaries)]
+    heads += ["paper's difference"] if has_paper else []
     to = others[0] if len(others) == 1 else "the recipe in the second column"
     note = (
         f"Difference in {of} to {to}, seed by seed"
         f"{', in percentage points' if unit else ''}: mean ± standard deviation. "
         "With the same seed, all recipes meet the same arrivals at the same clients, so "
         "differences vary less than the values themselves. p: two-sided paired t-test, with at "
-        f"least {MIN_SEEDS_FOR_TEST} shared seeds, not corrected for the number of recipes."
+        f"least {MIN_SEEDS_FOR_TEST} shared seeds."
     )
+    if (tests := count_tests(summaries)) > 1:
+        note += f" It is corrected for {tests} comparisons by the method of Holm."
     return section(
         "Paired differences",
         html_table("Paired differences", heads, rows) + f'<p class="quiet">{escape(note)}</p>\n',

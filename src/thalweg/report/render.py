@@ -76,7 +76,9 @@ def escape_markdown(text: str) -> str:
 
 
 def to_csv(summaries: Sequence[Summary]) -> str:
-    """The table as CSV: one number per field and always the same columns; empty: not measured.
+    """The table as CSV: one number per field; empty: not measured.
+
+    The columns are always the same; those of the headline metric come first.
 
     Accuracies and their differences are in per cent with four decimals, so that they can be rounded
     to two without rounding twice. Differences of other metrics are in the unit of the metric.
@@ -98,8 +100,8 @@ def csv_text(records: Sequence[Mapping[str, str]]) -> str:
 def to_record(s: Summary) -> dict[str, str]:
     """One summary as fields of text."""
     difference, scale = s.difference, s.headline.scale
-    shown = [*metrics_in("table"), *s.own_metrics.values()]
-    shown += [s.headline] if s.headline not in shown else []
+    others = [*metrics_in("table"), *s.own_metrics.values()]
+    shown = [s.headline, *(metric for metric in others if metric.name != s.main_metric)]
     metrics = [_metric_fields(metric, s.spreads.get(metric.name)) for metric in shown]
     return {
         "recipe": s.recipe,
@@ -122,6 +124,9 @@ def to_record(s: Summary) -> dict[str, str]:
         "difference_to": s.against or "",
         "published_spread": _field(s.published_spread),
         "published_difference_points": _field(s.published_difference),
+        "identical_to": s.identical_to or "",
+        "is_deterministic": "yes" if s.is_deterministic else "no",
+        "difference_tests": str(difference.num_tests) if difference else "0",
     }
 
 

@@ -189,7 +189,14 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
         reason = f"its metrics have no task {column.task!r}"
         cell = replace(cell, status="failed", reason=reason)
     rows = [row for row in rows if row["round"] > (column.after or 0)]
-    return replace(cell, rows=rows, recipe=study_cell.row.label, scenario=column.label)
+    return replace(
+        cell,
+        rows=rows,
+        recipe=study_cell.row.label,
+        scenario=column.label,
+        is_time_ordered=False,  # the column names its metric
+        is_deterministic=False,  # a study runs all its seeds
+    )
 
 
 def select_rows(rows: Rows, column: Column, metric: str) -> Rows:

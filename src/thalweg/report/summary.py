@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import HEADLINES, METRICS, Metric, get_metric, is_redundant
+from thalweg.core.metrics import METRICS, Metric, choose_headline, get_metric, is_redundant
 from thalweg.core.published import Published
-from thalweg.report.cells import Cell, group_by_recipe, scores
+from thalweg.report.cells import Cell, group_by_recipe, is_same_run, scores
 
 MIN_SEEDS_FOR_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
 FAR_SPREADS = 2  # of the paper's spreads, beyond which a mean of ours is marked
@@ -33,6 +33,7 @@ class PairedDifference(NamedTuple):
     std: float | None  # of the differences; None with a single shared seed
     p_value: float | None  # two-sided paired t-test; None: too few seeds, or equal differences
     num_seeds: int  # seeds that both recipes finished
+    num_tests: int = 1  # for which the p-value is corrected (Holm)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class Summary:
     accuracy_metric: str = "accuracy"
     """The metric that a study shows in place of the accuracy, such as ``forgetting``."""
     own_metrics: Mapping[str, Metric] = field(default_factory=dict)  # of the user, by name
+    identical_to: str | None = None  # an earlier recipe with the same metrics in every round
+    identical_reason: str = ""  # why, as far as it is known
+    is_deterministic: bool = False  # one run stands for all seeds
 
     @property
     def accuracy(self) -> Spread | None:
@@ -118,9 +122,9 @@ def summarise(
 ) -> list[Summary]:
     """Summarise a comparison, recipe by recipe in the order given.
 
-    Recipes are compared by their final test accuracy, or by their prequential accuracy if no run
-    has a test accuracy (data without a test set); in a regression by the mean absolute error. The
-    headline of the scenario replaces both.
+    Recipes are compared by the metric of `choose_headline`: on data that arrive in the order of
+    their times the prequential accuracy, otherwise the final test accuracy; in a regression the
+    mean absolute error. The p-values of several recipes are corrected (`correct_p_values`).
     `published` holds accuracies in per cent, as papers print them; names of other recipes are
     ignored. `against` maps a recipe to the recipe that it is paired with; by default, all are
     paired with the first.
@@ -140,12 +144,25 @@ def summarise(
         recipe: {cell.seed: scores(cell) for cell in group if cell.is_done}
         for recipe, group in groups.items()
     }
-    main_metric = cells[0].headline or _choose_main_metric(
-        [s for seeds in measured.values() for s in seeds.values()]
+    identical = find_identical(groups)
+    main_metric = choose_headline(
+        {
+            name
+            for seeds in measured.values()
+            for found in seeds.values()
+            for name, value in found.items()
+            if value is not None
+        },
+        is_time_ordered=any(cell.is_time_ordered for cell in cells),
+        requested=cells[0].headline,
     )
+    main_scores = {
+        recipe: _main_scores(seeds, main_metric, groups, recipe)
+        for recipe, seeds in measured.items()
+    }
     first = next(iter(groups))
     other = {recipe: first for recipe in groups if recipe != first} if against is None else against
-    return [
+    summaries = [
         Summary(
             recipe=recipe,
             scenario=group[0].scenario,
@@ -158,25 +175,92 @@ def summarise(
             },
             main_metric=main_metric,
             difference=paired_difference(
-                _main_scores(measured[recipe], main_metric),
-                _main_scores(measured.get(other.get(recipe) or "", {}), main_metric),
+                main_scores[recipe], main_scores.get(other.get(recipe) or "", {})
             ),
             published=printed[recipe].mean if recipe in printed else None,
             published_spread=printed[recipe].spread if recipe in printed else None,
             against=other.get(recipe),
             published_difference=_published_difference(printed, recipe, other.get(recipe)),
             own_metrics=cells[0].own_metrics,
+            identical_to=identical.get(recipe),
+            identical_reason=_explain_identical(groups, recipe, identical.get(recipe)),
+            is_deterministic=group[0].is_deterministic,
         )
         for recipe, group in groups.items()
     ]
+    corrected = correct_differences([s.difference for s in summaries])
+    return [replace(s, difference=d) for s, d in zip(summaries, corrected, strict=True)]
 
 
-def _choose_main_metric(measured: Sequence[Mapping[str, float | None]]) -> str:
-    """Return the first headline metric that some run has."""
-    for name in HEADLINES:
-        if any(scores[name] is not None for scores in measured):
-            return name
-    return "prequential_accuracy" if measured else "accuracy"
+def find_identical(groups: Mapping[str, Sequence[Cell]]) -> dict[str, str]:
+    """Map a recipe to the first earlier one with the same metrics in every round of every seed."""
+    found: dict[str, str] = {}
+    done = {recipe: {c.seed: c for c in group if c.is_done} for recipe, group in groups.items()}
+    for recipe, cells in done.items():
+        for earlier in done:
+            if earlier == recipe:
+                break
+            others = done[earlier]
+            is_same = cells.keys() == others.keys() and all(
+                is_same_run(cell, others[seed]) for seed, cell in cells.items()
+            )
+            if cells and is_same:
+                found[recipe] = earlier
+                break
+    return found
+
+
+def _explain_identical(groups: Mapping[str, Sequence[Cell]], recipe: str, other: str | None) -> str:
+    """Return the parts without effect that only one of two identical recipes has."""
+    if other is None:
+        return ""
+    inert = [dict(next(c for c in groups[name] if c.is_done).no_effect) for name in (recipe, other)]
+    reasons = dict(set(inert[0].items()) ^ set(inert[1].items())).values()
+    learned = [
+        row["forecast_states"]
+        for name in (recipe, other)
+        for cell in groups[name]
+        for row in cell.rows
+        if "forecast_states" in row
+    ]
+    learned_one = ["one latent state"] if learned and max(learned) <= 1 else []
+    return ", ".join(sorted({*reasons, *learned_one}))
+
+
+def correct_differences(
+    differences: Sequence[PairedDifference | None],
+) -> list[PairedDifference | None]:
+    """Return the differences of one comparison with p-values corrected for their number."""
+    tested = [d.p_value for d in differences if d is not None and d.p_value is not None]
+    corrected = iter(correct_p_values(tested))
+    return [
+        d
+        if d is None or d.p_value is None
+        else d._replace(p_value=next(corrected), num_tests=len(tested))
+        for d in differences
+    ]
+
+
+def correct_p_values(p_values: Sequence[float]) -> list[float]:
+    r"""Correct the p-values of m tests for their number by the method of Holm.
+
+    .. math::  \tilde p_{(k)} = \max_{j \le k}\, \min(1, (m - j + 1)\, p_{(j)})
+
+    The probability of at least one false rejection then stays below the level. Holm, "A simple
+    sequentially rejective multiple test procedure", 1979.
+
+    The smallest of 0.01, 0.04 and 0.03 is multiplied by 3 and the next by 2, to 0.06. The largest
+    would stay 0.04, but it cannot be below an earlier one.
+
+    >>> [round(p, 4) for p in correct_p_values([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
@@ -219,12 +303,12 @@ def paired_difference(
     With the same seed, all recipes meet the same arrivals at the same clients. The differences
     :math:`d` therefore vary less than the accuracies, and a paired test is more sensitive than an
     unpaired one. There is no p-value with fewer than three shared seeds, nor if all differences are
-    equal (:math:`s_d = 0`: t is undefined). It is not corrected for the number of recipes.
+    equal (:math:`s_d = 0`: t is undefined). `summarise` corrects it for the number of recipes.
 
     Differences 1, 2 and 3: t = 2 / (1 / sqrt 3) = 3.4641, and p = 1 - sqrt(6/7) = 0.0742.
 
     >>> paired_difference({0: 1.0, 1: 2.0, 2: 3.0, 3: 9.9}, {0: 0.0, 1: 0.0, 2: 0.0})
-    PairedDifference(mean=2.0, std=1.0, p_value=0.0741..., num_seeds=3)
+    PairedDifference(mean=2.0, std=1.0, p_value=0.0741..., num_seeds=3, num_tests=1)
     """
     shared = [seed for seed in these if seed in those]
     difference = spread(these[seed] - those[seed] for seed in shared)
@@ -261,7 +345,14 @@ def _published_difference(
 
 
 def _main_scores(
-    seeds: Mapping[int, Mapping[str, float | None]], main_metric: str
+    seeds: Mapping[int, Mapping[str, float | None]],
+    main_metric: str,
+    groups: Mapping[str, Sequence[Cell]],
+    recipe: str,
 ) -> dict[int, float]:
+    """Return the main metric by seed; of a deterministic baseline, the same for every seed."""
     values = {seed: s[main_metric] for seed, s in seeds.items()}
+    if values and groups[recipe][0].is_deterministic:
+        (value,) = values.values()
+        values = {cell.seed: value for group in groups.values() for cell in group}
     return {seed: value for seed, value in values.items() if value is not None}

@@ -75,8 +75,12 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
         TableColumn(
             difference_heading(summaries), [paired_amount(main, s.difference) for s in summaries]
         ),
-        TableColumn("p", [p_value(s.difference and s.difference.p_value) for s in summaries]),
+        TableColumn(
+            p_heading(summaries),
+            [p_value(s.difference and s.difference.p_value) for s in summaries],
+        ),
     ]
+    same = [f"= {s.identical_to}" if s.identical_to else NONE for s in summaries]
     candidates = [
         first,
         TableColumn("paper", [format_published(s) for s in summaries]),
@@ -86,17 +90,32 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
     ]
     return [
         TableColumn("recipe", [s.recipe for s in summaries]),
-        TableColumn("seeds", [f"{s.num_done} of {s.num_requested}" for s in summaries]),
+        TableColumn("seeds", [_format_seeds(s) for s in summaries]),
+        *([TableColumn("same as", same)] if set(same) != {NONE} else []),
         *(column for column in candidates if set(column.entries) != {NONE}),
     ]
 
 
 def _order_metrics(summary: Summary) -> list[Metric]:
-    """Return the metrics of tables; a main metric other than an accuracy comes first."""
+    """Return the metrics of tables; the main metric comes first."""
     main, metrics = summary.headline, [*metrics_in("table"), *summary.own_metrics.values()]
-    if main.name in ("accuracy", "prequential_accuracy"):
-        return metrics
     return [main, *(metric for metric in metrics if metric.name != main.name)]
+
+
+def _format_seeds(summary: Summary) -> str:
+    if summary.is_deterministic and summary.num_done:
+        return "1 (deterministic)"
+    return f"{summary.num_done} of {summary.num_requested}"
+
+
+def p_heading(summaries: Sequence[Summary]) -> str:
+    """The heading of the p-values, which says whether they are corrected."""
+    return "p (Holm)" if count_tests(summaries) > 1 else "p"
+
+
+def count_tests(summaries: Sequence[Summary]) -> int:
+    """The number of tests for which the p-values are corrected."""
+    return max((s.difference.num_tests for s in summaries if s.difference), default=1)
 
 
 def _heading(metric: Metric, summaries: Sequence[Summary]) -> str:
@@ -126,13 +145,17 @@ def format_gap_to_published(summary: Summary) -> str:
 
 
 def best(summaries: Sequence[Summary | None]) -> set[int]:
-    """The rows with the best mean, for bold type; empty with fewer than two means."""
+    """The rows with the best mean, for bold type; empty with fewer than two different rows.
+
+    Of identical recipes, only the first is marked.
+    """
     found = [(row, s) for row, s in enumerate(summaries) if s is not None and s.main is not None]
     means = {row: s.main.mean for row, s in found if s.main is not None}
-    if len(means) < 2:
+    if sum(s.identical_to is None for _, s in found) < 2:
         return set()
     top = min(means.values()) if found[0][1].is_lower_better else max(means.values())
-    return {row for row, mean in means.items() if mean == top}
+    copies = {row for row, s in found if s.identical_to is not None}
+    return {row for row, mean in means.items() if mean == top} - copies
 
 
 def main_heading(summaries: Sequence[Summary]) -> str:
@@ -145,8 +168,8 @@ def main_metric_name(summaries: Sequence[Summary]) -> str:
     names = {
         "accuracy": "test accuracy",
         "mae": "mean absolute error",
-        "prequential_accuracy": "prequential accuracy",
-        "prequential_mae": "prequential mean absolute error",
+        "prequential_accuracy": "test-then-train accuracy",
+        "prequential_mae": "test-then-train mean absolute error",
     }
     return names.get(summaries[0].main_metric) or summaries[0].headline.column
 
@@ -163,15 +186,20 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     is_share = main.unit == "share"
     words = "Mean ± standard deviation over finished seeds."
     words = f"Accuracies in %. {words}" if is_share else words
-    if main.name not in ("accuracy", "prequential_accuracy"):
-        words = f"Ranked by {main.column}: {main.better} is better. {words}"
-    for metric in [*metrics_in("table")[1:], *summaries[0].own_metrics.values()]:
+    is_accuracy = main.name in ("accuracy", "prequential_accuracy")
+    direction = "" if is_accuracy else f": {main.better} is better"
+    if len(summaries) > 1 or not is_accuracy:
+        words = f"Ranked by {main_heading(summaries)}{direction}. {words}"
+    for metric in [*metrics_in("table"), *summaries[0].own_metrics.values()]:
         if metric.note and metric.column in shown:
             words += f" {metric.column}: {metric.note}."
     if any(s.published is not None for s in summaries):
         words += " vs paper: percentage points above the published accuracy."
     if any(s.is_far_from_published for s in summaries):
         words += f" {FAR_MARK}: more than two of the paper's spreads away."
+    words = " ".join([words, *describe_identical(summaries)])
+    if any(s.is_deterministic for s in summaries):
+        words += " deterministic: the same with every seed, so it was run once."
     if not differences:
         return words
     if any(s.difference is not None for s in summaries):
@@ -182,8 +210,27 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
             f"{', in percentage points' if is_share else ''} over shared seeds."
         )
     if any(s.difference is not None and s.difference.p_value is not None for s in summaries):
-        words += " p: paired t-test."
+        tests = count_tests(summaries)
+        corrected = f", corrected for {tests} comparisons by the method of Holm"
+        words += f" {p_heading(summaries)}: paired t-test{corrected if tests > 1 else ''}."
     return words
+
+
+def describe_identical(summaries: Sequence[Summary]) -> list[str]:
+    """A sentence for each recipe with the same metrics as another one, with the known reasons.
+
+    >>> from thalweg.report.summary import Spread
+    >>> same = Summary("sfedpo", "gas", 1, 1, (), {}, identical_to="fedavg",
+    ...                identical_reason="one latent state")
+    >>> describe_identical([same])
+    ['sfedpo is identical to fedavg here: one latent state.']
+    """
+    unknown = "all metrics are the same in every round"
+    return [
+        f"{s.recipe} is identical to {s.identical_to} here: {s.identical_reason or unknown}."
+        for s in summaries
+        if s.identical_to is not None
+    ]
 
 
 def difference_heading(summaries: Sequence[Summary]) -> str:
@@ -243,9 +290,10 @@ def headline(summaries: Sequence[Summary]) -> str:
         text += f" over {best.main.num_seeds} seeds"
     if best is not summaries[0]:
         text += _compare_with(summaries[0].recipe, best.difference, metric)
-    elif len(ranked) > 1:
-        text += _compare_with(ranked[1].recipe, _negate(ranked[1].difference), metric)
-    return f"{text}.{_describe_unfinished(summaries)}"
+    elif different := [s for s in ranked[1:] if s.identical_to != best.recipe]:
+        text += _compare_with(different[0].recipe, _negate(different[0].difference), metric)
+    same = "".join(f" {sentence}" for sentence in describe_identical(summaries))
+    return f"{text}.{same}{_describe_unfinished(summaries)}"
 
 
 def _compare_with(other: str, difference: PairedDifference | None, metric: Metric) -> str:
@@ -261,7 +309,8 @@ def _compare_with(other: str, difference: PairedDifference | None, metric: Metri
     if difference.p_value is not None:
         p = p_value(difference.p_value)
         equals = p if p.startswith("<") else f"= {p}"
-        text += f" (paired t-test over {seeds}, p {equals})"
+        corrected = ", corrected" if difference.num_tests > 1 else ""
+        text += f" (paired t-test over {seeds}, p {equals}{corrected})"
         if difference.p_value >= SIGNIFICANT:
             text += ", which is not significant"
     elif difference.num_seeds < MIN_SEEDS_FOR_TEST:

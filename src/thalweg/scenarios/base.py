@@ -71,7 +71,8 @@ class Scenario:
     headline: str | None = None
     """The metric by which runs are compared.
 
-    None: accuracy or mae; without a test set, prequential_accuracy or prequential_mae.
+    None: on data that arrive in the order of their times, or without a test set,
+    prequential_accuracy or prequential_mae; otherwise accuracy or mae.
     """
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """Augmentation of training images; None: none."""
