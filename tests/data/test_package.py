@@ -15,7 +15,6 @@ REQUIRED = {
     "arrays": {"path": "mine.npz"},
     "table": {"path": "mine.csv"},
     "river": {"name": "SEA"},
-    "huggingface": {"name": "mnist"},
     "array-folder": {"path": "photos"},
 }
 

@@ -32,7 +32,11 @@ def describe_data(scenario: Scenario, data: Dataset) -> list[tuple[str, str]]:
 
 def _describe_features(scenario: Scenario, data: Dataset) -> str:
     if data.is_image:
-        return f"images of {' x '.join(map(str, data.x.shape[1:]))} (height, width, channels)"
+        size = " x ".join(map(str, data.x.shape[1:]))
+        images = f"images of {size} (height, width, channels)"
+        if data.index is None:
+            return images
+        return f"{images}; memory-mapped, {data.x.nbytes / 1e9:.1f} GB; repeats are not checked"
     shape = " x ".join(map(str, data.x.shape[1:]))
     if not data.encoding:
         names = f" ({_shorten(data.columns)})" if data.columns else ""

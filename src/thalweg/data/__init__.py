@@ -6,6 +6,7 @@ Importing this package is cheap: readers of tables, digits and downloads are imp
 from __future__ import annotations
 
 from thalweg.data.ag_news import AgNews
+from thalweg.data.array_folder import ArrayFolder
 from thalweg.data.arrays import Arrays
 from thalweg.data.augment import AUGMENTATIONS, Augment, Augmentation
 from thalweg.data.base import Dataset, DataSource, Part, check_available
@@ -51,6 +52,7 @@ SOURCES: dict[str, type[DataSource]] = {
     "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
     "gaussian-mixture": GaussianMixture,  # Gaussian classes that move over time
     "arrays": Arrays,  # user data in an .npz file
+    "array-folder": ArrayFolder,  # user data in a folder of .npy files, memory-mapped
     "table": Table,  # user data in a .parquet or .csv file
     "river": RiverStream,  # a generator or a data set of River
     "in-memory": InMemory,  # a `Dataset` passed from Python
@@ -60,6 +62,7 @@ __all__ = [
     "AUGMENTATIONS",
     "SOURCES",
     "AgNews",
+    "ArrayFolder",
     "Arrays",
     "Augment",
     "Augmentation",

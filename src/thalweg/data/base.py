@@ -40,6 +40,9 @@ class Dataset:
     such as windows (n, T, F), and used as they are; sequences are codes 0 .. num_codes - 1, uint8
     or uint16, (n, L), which a net receives as integers.
 
+    Images in a memory-mapped file stay there: `x` is then the whole file, and `index` has the rows
+    of the training samples. Use `samples` to read samples of either kind.
+
     With V views there are V rows for each of the n samples of a part: row v * n + i is sample i in
     view v. The first n rows are always the samples in the identity view.
 
@@ -69,14 +72,20 @@ class Dataset:
         InputColumn, ...
     ] = ()  # columns of a table, which became the features; or empty
     target_names: tuple[str, ...] = ()  # columns that are predicted, or empty
+    index: Ints | None = None  # (n,) rows of `x` that are the training samples; None: all of them
+    index_test: Ints | None = None  # the same for `x_test`, which may be the same array as `x`
     split: str = ""  # how the test part was chosen, in words; empty: as published
 
     def __post_init__(self) -> None:
-        if len(self.x) == 0:
+        if len(self.y) == 0:
             raise DataError(f"{self.name}: the training part has no samples.")
-        for x, y, part in ((self.x, self.y, "train"), (self.x_test, self.y_test, "test")):
-            if len(x) != len(y):
-                raise DataError(f"{self.name}: {len(x)} samples but {len(y)} labels in {part}.")
+        for x, y, index, part in (
+            (self.x, self.y, self.index, "train"),
+            (self.x_test, self.y_test, self.index_test, "test"),
+        ):
+            n = len(x if index is None else index)
+            if n != len(y):
+                raise DataError(f"{self.name}: {n} samples but {len(y)} labels in {part}.")
             if self.task == "regression":
                 self._check_numbers(y, part)
             elif len(y) and not (y.min() >= 0 and y.max() < self.num_classes):
@@ -308,10 +317,11 @@ class Dataset:
 
     def samples(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
         """Copies of the samples in rows of any shape, in their views."""
-        x = self.x if part == "train" else self.x_test
-        if not self.views:
-            return np.take(x, rows, axis=0)
-        return take_samples(x, rows, self._view_transforms)
+        is_train = part == "train"
+        x, index = (self.x, self.index) if is_train else (self.x_test, self.index_test)
+        if self.views:
+            return take_samples(x, rows, self._view_transforms, index)
+        return np.take(x, rows, axis=0) if index is None else x[index[rows]]
 
     def unscale(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Samples before their features were scaled, up to rounding."""

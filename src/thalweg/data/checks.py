@@ -126,7 +126,12 @@ def _increases(values: npt.NDArray[Any], client: Ints | None) -> bool:
 
 
 def _find_repeated_rows(data: Dataset) -> list[str]:
-    """Return a warning if more than one row in a hundred repeats another one."""
+    """Return a warning if more than one row in a hundred repeats another one.
+
+    Memory-mapped samples are not checked, because all of them would have to be read.
+    """
+    if data.index is not None or data.index_test is not None:
+        return []
     rows = np.concatenate([_hash_rows(data.x, data.y), _hash_rows(data.x_test, data.y_test)])
     n, num_test = len(rows), len(data.y_test)
     if n < MIN_ROWS:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from thalweg.core.errors import DataError
 from thalweg.data.base import Dataset
+from thalweg.data.mapped import checksum_array
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,13 @@ def make_source(dataset: Dataset) -> InMemory:
 
 
 def compute_checksum(dataset: Dataset) -> int:
-    """Return a checksum of the samples, targets, clients and times of a data set."""
+    """Return a checksum of the samples, targets, clients and times of a data set.
+
+    Memory-mapped samples are not read as a whole.
+    """
     arrays = (dataset.x, dataset.y, dataset.x_test, dataset.y_test, dataset.client, dataset.time)
     checksum = 0
     for array in arrays:
         if array is not None:
-            checksum = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, checksum)
+            checksum = checksum_array(array, checksum)
     return checksum

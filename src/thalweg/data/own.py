@@ -20,6 +20,7 @@ from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset, Targets, Task
 from thalweg.data.columns import is_numeric, read_codes, read_column, read_numbers, read_seconds
 from thalweg.data.features import find_unusable, split_features
+from thalweg.data.mapped import is_mapped, spread_rows
 from thalweg.data.preprocessing import InputColumn, Missing, encode_columns, find_columns
 from thalweg.data.split import split_clients, split_rows
 from thalweg.data.targets import check_task, convert_numbers, infer_task, strata
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 HoldOut = Literal["auto", "rows", "clients", "time"]
 Array = npt.NDArray[Any]
+MAX_SCALED = 1000  # images of a memory-mapped array from which its scale is computed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ class _Rows:
     client: Ints | None
     client_names: tuple[str, ...]
     time: Floats | None
+    x_test: Array | None = None  # images of a given test part; y contains their targets
 
     @property
     def task(self) -> Task:
@@ -136,15 +139,18 @@ def dataset_from_arrays(
             _check_column(client, "client", n, where), "client", where
         )
     seconds = None if time is None else _to_seconds(_check_column(time, "time", n, where), where)
+    held: Array | None = None
     if x_test is not None:
         held, held_targets = _check_samples(x_test, "x_test", where), np.asarray(y_test)
         _check_targets(held_targets, "y_test", len(held), where)
         _check_alike(inputs, held, "x", where)
         _check_alike(targets, held_targets, "y", where)
-        inputs, targets = np.concatenate([inputs, held]), np.concatenate([targets, held_targets])
+        targets = np.concatenate([targets, held_targets])
+        if inputs.dtype != np.uint8:
+            inputs, held = np.concatenate([inputs, held]), None
     task = infer_task(targets, rules.task, f"{where}: y")
     y_all, class_names = _convert_targets(targets, task, where)
-    rows = _Rows(inputs, y_all, class_names, owner, client_names, seconds)
+    rows = _Rows(inputs, y_all, class_names, owner, client_names, seconds, held)
     return _split(rows, name, rules, where, num_train=n if x_test is not None else None)
 
 
@@ -173,9 +179,15 @@ def _split(
     x, scale = rows.x, None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    index: Ints | None = None
+    index_test: Ints | None = None
     if x.dtype == np.uint8:
-        x_train, x_test = x[train], x[test]
-        mean, std = channel_scale(x_train)
+        mean, std = channel_scale(x, train)
+        given = rows.x_test
+        x_train, index = _take_images(x, train)
+        x_test, index_test = _take_images(
+            x if given is None else given, test if given is None else test - len(train)
+        )
     else:
         columns = [_fit_fill(column, x, at, train) for column, at in _positions(columns)]
         inputs = [each for column in columns for each in column.inputs]
@@ -201,8 +213,15 @@ def _split(
         scale=scale,
         encoding=tuple(columns),
         target_names=target_names,
+        index=index,
+        index_test=index_test,
         split=_describe_split(rows, rules, num_train, len(test)),
     )
+
+
+def _take_images(x: Array, rows: Ints) -> tuple[Array, Ints | None]:
+    """Copy images, or keep a memory-mapped array and return the rows in it."""
+    return (x, rows) if is_mapped(x) else (x[rows], None)
 
 
 def _describe_split(rows: _Rows, rules: Rules, num_train: int | None, num_test: int) -> str:
@@ -367,6 +386,11 @@ def _check_samples(given: Any, name: str, where: str) -> Array:
     x: Array = np.asarray(given)
     if x.ndim in (3, 4) and x.dtype == np.uint8:
         x = x if x.ndim == 4 else x[..., None]
+        if x.shape[1] in (1, 3) and min(x.shape[2:]) > 4:
+            raise DataError(
+                f"{where}: expected {name} to be images with channels last, (n, H, W, C), got the "
+                f"shape {x.shape}, which has channels first. Use numpy.moveaxis({name}, 1, -1)."
+            )
     elif x.ndim >= 2 and x.dtype.kind in "fiub":
         x = x.astype(np.float64)
         if (at := find_unusable(x)) is not None:
@@ -462,10 +486,21 @@ def _parse_times(column: Array, where: str) -> Array:
     return np.array([seconds(value) for value in column])
 
 
-def channel_scale(x: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of every channel of x / 255; constant channels are not scaled."""
+def channel_scale(
+    x: npt.NDArray[np.uint8], rows: Ints
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of every channel of x / 255; constant channels are not scaled.
+
+    Of a memory-mapped array, at most 1000 of the rows at equal distances are read.
+    """
+    if is_mapped(x):
+        rows = rows[spread_rows(len(rows), MAX_SCALED)]
     # 256 possible values: their counts give both moments exactly, without a float copy of x.
-    counts = np.stack([np.bincount(x[..., c].ravel(), minlength=256) for c in range(x.shape[3])])
+    counts = np.zeros((x.shape[3], 256), dtype=np.int64)
+    for part in np.array_split(rows, -(-len(rows) // 100)):
+        images = x[part]
+        for channel, count in enumerate(counts):
+            count += np.bincount(images[..., channel].ravel(), minlength=256)
     share = counts / counts.sum(axis=1, keepdims=True)  # (C, 256)
     level = np.arange(256) / 255
     mean = share @ level  # (C,)

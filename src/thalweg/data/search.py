@@ -100,12 +100,7 @@ def find_user_file(path: str, data_dir: Path | None) -> Path:
 
     The current folder has priority over the environment variable, as users expect.
     """
-    wanted = Path(path).expanduser()
-    candidates = [wanted]
-    if not wanted.is_absolute():
-        roots = {origin: root for root, origin in list_user_folders(data_dir)}
-        before, after = roots.get("--data-dir"), roots.get(DATA_VARIABLE)
-        candidates = [root / wanted for root in (before, Path(), after) if root is not None]
+    candidates = _list_candidates(path, data_dir)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -116,6 +111,28 @@ def find_user_file(path: str, data_dir: Path | None) -> Path:
         f"there is no file {path!r}. Searched: {looked}. "
         "Relative paths start at --data-dir, at the current folder, or at THALWEG_DATA."
     )
+
+
+def find_user_folder(path: str, data_dir: Path | None) -> Path:
+    """The user's folder, searched as `find_user_file` does."""
+    candidates = _list_candidates(path, data_dir)
+    for candidate in candidates:
+        if candidate.is_dir():
+            return candidate
+    looked = ", ".join(str(candidate) for candidate in dict.fromkeys(candidates))
+    raise DataError(
+        f"there is no folder {path!r}. Searched: {looked}. "
+        "Relative paths start at --data-dir, at the current folder, or at THALWEG_DATA."
+    )
+
+
+def _list_candidates(path: str, data_dir: Path | None) -> list[Path]:
+    wanted = Path(path).expanduser()
+    if wanted.is_absolute():
+        return [wanted]
+    roots = {origin: root for root, origin in list_user_folders(data_dir)}
+    before, after = roots.get("--data-dir"), roots.get(DATA_VARIABLE)
+    return [root / wanted for root in (before, Path(), after) if root is not None]
 
 
 def list_user_folders(data_dir: Path | None) -> list[tuple[Path, str]]:

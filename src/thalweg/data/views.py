@@ -30,14 +30,18 @@ def collect_transforms(views: Sequence[View]) -> ViewTransforms:
 
 
 def take_samples(
-    x: Inputs, rows: npt.NDArray[np.integer[Any]], view_transforms: ViewTransforms
+    x: Inputs,
+    rows: npt.NDArray[np.integer[Any]],
+    view_transforms: ViewTransforms,
+    index: Ints | None = None,
 ) -> Inputs:
     """Samples of rows of any shape; row v * n + i is sample i of x (n, ...) in view v.
 
+    With an index (n,), sample i is row index[i] of x.
     Every transform is applied once, to all samples in its views.
     """
-    views, samples_of = np.divmod(rows, len(x))
-    samples: Inputs = np.take(x, samples_of, axis=0)
+    views, samples_of = np.divmod(rows, len(x if index is None else index))
+    samples: Inputs = np.take(x, samples_of, axis=0) if index is None else x[index[samples_of]]
     transform_of_row = np.take(view_transforms.of_view, views)
     for number in np.unique(transform_of_row):
         transform = view_transforms.transforms[number]

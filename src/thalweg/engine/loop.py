@@ -19,6 +19,7 @@ from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.data.checks import warn_about_data
+from thalweg.data.mapped import checksum_array
 from thalweg.engine.builders import (
     apply_views,
     check_buffers,
@@ -387,7 +388,8 @@ def _write_results(
 def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:
     """Return a checksum of the training data, the sessions and the views of a run.
 
-    It is used to detect that a run is resumed with others.
+    It is used to detect that a run is resumed with others. Memory-mapped samples are not read as a
+    whole.
     """
     start = 0 if client_pool.timetable is None else client_pool.timetable.checksum
     if isinstance(client_pool.world, HasViews):
@@ -397,4 +399,4 @@ def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:
                 client_pool.world.views_at(rnd).tobytes(), zlib.crc32(b"%d" % rnd, start)
             )
     start = zlib.crc32(data.y.tobytes(), start)
-    return zlib.crc32(np.ascontiguousarray(data.x).data, start)
+    return checksum_array(data.x, start)

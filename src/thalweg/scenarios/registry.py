@@ -11,6 +11,7 @@ from typing import Literal
 
 from thalweg.core.errors import UnknownName, require
 from thalweg.data import (
+    ArrayFolder,
     Arrays,
     Cifar10,
     Cinic10,
@@ -189,11 +190,13 @@ def find_scenario(given: ScenarioLike) -> Scenario:
     if name.startswith("river:"):
         stream = name.removeprefix("river:")
         return own_data(RiverStream(stream), stream)
+    if name not in SCENARIOS and Path(name).expanduser().is_dir():
+        return own_data(ArrayFolder(name), Path(name).expanduser().resolve().name)
     if name not in SCENARIOS:
         require(
-            "." not in name,
-            f"{name}: expected the name of a scenario, river:NAME, or a .csv, .parquet or "
-            ".npz file.",
+            "." not in name and os.sep not in name,
+            f"{name}: expected the name of a scenario, river:NAME, a .csv, .parquet or .npz "
+            "file, or a folder with x.npy and y.npy.",
         )
         raise UnknownName("scenario", name, SCENARIOS, see="thalweg list")
     return SCENARIOS[name]()
