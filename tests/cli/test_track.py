@@ -26,3 +26,10 @@ def test_failing_tracker_is_a_warning(thalweg: Any, monkeypatch: pytest.MonkeyPa
     assert done.returncode == 0
     assert done.stderr.count("warning: tracker MlflowTracker failed in start") == 1
     assert len(done.stdout.splitlines()) == 3  # two rounds and the result
+
+
+def test_completion_offers_all_trackers() -> None:
+    from thalweg.cli.completion import complete_tracker
+    from thalweg.engine.trackers import TRACKERS
+
+    assert complete_tracker("") == list(TRACKERS)

@@ -6,8 +6,10 @@ import doctest
 import itertools
 import re
 import shlex
+import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
@@ -19,6 +21,7 @@ from thalweg.cli.catalogue import PARTS
 from thalweg.cli.main import app
 from thalweg.core.errors import ThalwegError
 from thalweg.engine.plan import AnyPlan, make_any_plan, make_plan, plan_to_toml
+from thalweg.engine.trackers import TRACKERS
 from thalweg.recipes import RECIPES
 from thalweg.scenarios import SCENARIOS
 
@@ -125,6 +128,8 @@ def place(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.chdir(folder)
     for function in STARTS:
         monkeypatch.setattr(function, stop)
+    for library in TRACKERS:
+        monkeypatch.setitem(sys.modules, library, ModuleType(library))
     for module in PLANNERS:
         monkeypatch.setattr(f"{module}.make_any_plan", make_cached_plan)
 
@@ -184,6 +189,8 @@ def test_wrong_commands_and_settings_are_rejected(place: None) -> None:
         "thalweg run sfedpo --on digits-partial --sed 7",
         "thalweg compare sfedpo sfedpo,weights=equals --on digits-partial",
         "thalweg reproduce sfedpo-table-0",
+        "thalweg run sfedpo --on digits-partial --track tensorbord",
+        "thalweg tune sfedpo --on digits-partial --over local.lr=fast,slow",
     ):
         with pytest.raises((ThalwegError, AssertionError)):
             test_command_can_be_planned(command)

@@ -13,6 +13,7 @@ from typing import Any
 
 NAMES = Path(__file__).with_name("names.json")
 DATA_SUFFIXES = (".csv", ".parquet", ".npz")
+TRACKER_NAMES = ("tensorboard", "mlflow", "wandb", "trackio")
 
 
 @cache
@@ -56,6 +57,15 @@ def complete_scenario(incomplete: str) -> list[str]:
 def complete_study(incomplete: str) -> list[str]:
     """Complete the name of a study."""
     return [each for each in read_names()["studies"] if each.startswith(incomplete)]
+
+
+def complete_tracker(incomplete: str) -> list[str]:
+    """Complete the name of a tracker.
+
+    >>> complete_tracker("t")
+    ['tensorboard', 'trackio']
+    """
+    return [each for each in TRACKER_NAMES if each.startswith(incomplete)]
 
 
 def complete_setting(incomplete: str) -> list[str]:

@@ -18,6 +18,7 @@ from thalweg.cli.completion import (
     complete_scenario,
     complete_setting,
     complete_study,
+    complete_tracker,
 )
 from thalweg.core.errors import ThalwegError
 
@@ -121,6 +122,7 @@ Track = Annotated[
         metavar="NAME",
         help="Send the metrics of each round to [cyan]tensorboard[/cyan], [cyan]mlflow[/cyan], "
         "[cyan]wandb[/cyan] or [cyan]trackio[/cyan]. May be repeated.",
+        autocompletion=complete_tracker,
     ),
 ]
 Certs = Annotated[
@@ -257,7 +259,12 @@ def compare(
 
 @app.command()
 def tune(
-    recipe: Annotated[str, typer.Argument(help="Name of a recipe or baseline (thalweg list).")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a recipe or baseline (see thalweg list).", autocompletion=complete_recipe
+        ),
+    ],
     on: On = None,
     over: Annotated[
         list[str] | None,
@@ -266,6 +273,7 @@ def tune(
             metavar="FIELD=VALUE,VALUE",
             help="Values to choose from: [cyan]local.lr=0.01,0.03,0.1[/cyan], "
             "[cyan]memory=fifo,reservoir[/cyan]. May be repeated; all combinations are tried.",
+            autocompletion=complete_setting,
         ),
     ] = None,
     model: Model = None,
