@@ -15,6 +15,7 @@ REQUIRED = {
     "arrays": {"path": "mine.npz"},
     "table": {"path": "mine.csv"},
     "river": {"name": "SEA"},
+    "huggingface": {"name": "mnist"},
     "array-folder": {"path": "photos"},
 }
 

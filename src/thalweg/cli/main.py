@@ -40,8 +40,8 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="SCENARIO",
-        help="Name of a scenario, a .csv/.parquet/.npz file, a folder of .npy files, or "
-        "river:NAME.",
+        help="Name of a scenario, a .csv/.parquet/.npz file, a folder of .npy files, "
+        "hf:NAME or river:NAME.",
         autocompletion=complete_scenario,
     ),
 ]

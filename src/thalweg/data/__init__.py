@@ -20,6 +20,7 @@ from thalweg.data.features import Scale
 from thalweg.data.flights import Flights
 from thalweg.data.gaussian_mixture import GaussianMixture
 from thalweg.data.ham10000 import Ham10000
+from thalweg.data.huggingface import HuggingFace
 from thalweg.data.in_memory import InMemory
 from thalweg.data.mnist import Mnist
 from thalweg.data.mnist_writers import MnistWriters
@@ -54,6 +55,7 @@ SOURCES: dict[str, type[DataSource]] = {
     "arrays": Arrays,  # user data in an .npz file
     "array-folder": ArrayFolder,  # user data in a folder of .npy files, memory-mapped
     "table": Table,  # user data in a .parquet or .csv file
+    "huggingface": HuggingFace,  # a data set of the Hugging Face Hub, its cache or a folder
     "river": RiverStream,  # a generator or a data set of River
     "in-memory": InMemory,  # a `Dataset` passed from Python
 }
@@ -77,6 +79,7 @@ __all__ = [
     "Flights",
     "GaussianMixture",
     "Ham10000",
+    "HuggingFace",
     "InMemory",
     "InputColumn",
     "Mnist",

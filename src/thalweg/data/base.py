@@ -220,6 +220,47 @@ class Dataset:
         )
 
     @classmethod
+    def from_huggingface(
+        cls,
+        dataset: Any,
+        *,
+        label: str | Sequence[str],
+        split: str = "train",
+        test_split: str | None = None,
+        config: str | None = None,
+        client: str | None = None,
+        time: str | None = None,
+        image: str | None = None,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        name: str = "huggingface",
+        **rules: Any,
+    ) -> Dataset:
+        """Return a data set of a `datasets.Dataset` or `DatasetDict`, or of the Hub by its name.
+
+        The splits are `split` and `test_split`; without a test split, rows are held out. Images
+        must have one size; the names of a ClassLabel are the class names. `config` is the
+        configuration of a data set on the Hub. The other arguments are those of `from_frame`.
+        """
+        from thalweg.data.huggingface import HuggingFace, load_object
+        from thalweg.data.own import make_rules
+
+        source = HuggingFace(
+            name=dataset if isinstance(dataset, str) else name,
+            label=label if isinstance(label, str) else tuple(label),
+            config=config,
+            split=split,
+            test_split=test_split,
+            client=client,
+            time=time,
+            image=image,
+            features=None if features is None else tuple(features),
+            drop=tuple(drop),
+            **vars(make_rules(rules)),
+        )
+        return source.load(None, 0) if isinstance(dataset, str) else load_object(dataset, source)
+
+    @classmethod
     def from_stream(
         cls,
         samples: Iterable[Any],

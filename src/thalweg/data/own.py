@@ -93,24 +93,36 @@ def dataset_from_table(
     time: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    test: pa.Table | None = None,
     rules: Rules | None = None,
     where: str = "the table",
 ) -> Dataset:
-    """Return the data set of a table; `where` names the table in messages."""
+    """Return the data set of a table; `where` names the table in messages.
+
+    `test` is the test part if it is given.
+    """
     rules = rules or Rules()
     labels = (label,) if isinstance(label, str) else tuple(label)
     names = _choose_features(table, labels, client, time, features, drop, where)
     if table.num_rows == 0:
         raise DataError(f"{where}: expected rows, got none.")
+    if test is not None:
+        _choose_features(test, labels, client, time, names, (), f"{where}, test part")
     if rules.missing == "drop":
         table = _drop_missing(table, names, where)
+        test = None if test is None else _drop_missing(test, names, f"{where}, test part")
+    num_train = None if test is None else table.num_rows
+    if test is not None:
+        table = _join(table, test, where)
     y, class_names = _read_targets(table, labels, rules.task, where)
     owner, client_names = (None, ()) if client is None else read_codes(table, client, where)
     seconds = None if time is None else read_seconds(table, time, where)
     columns = find_columns(table, names, rules.missing, where)
     x = encode_columns(table, columns, where, allow_missing=rules.missing == "fill")
     rows = _Rows(x, y, class_names, owner, client_names, seconds)
-    return _split(rows, name, rules, where, columns=columns, target_names=labels)
+    return _split(
+        rows, name, rules, where, columns=columns, target_names=labels, num_train=num_train
+    )
 
 
 def dataset_from_arrays(
@@ -169,6 +181,8 @@ def _split(
     client, client_test = owner, None
     if num_train is not None:
         train, test = np.arange(num_train), np.arange(num_train, len(rows.y))
+        if owner is not None and len(owner) == len(rows.y):  # known for both parts
+            client, client_test = owner[train], owner[test]
     else:
         train, test = _choose_test_rows(rows, rules, where)
         if owner is not None and rules.hold_out == "clients":  # their clients never train
@@ -333,6 +347,22 @@ def _choose_features(
             f"{', '.join(known)}."
         )
     return chosen
+
+
+def _join(table: pa.Table, test: pa.Table, where: str) -> pa.Table:
+    """Return the rows of both parts in one table."""
+    import pyarrow as pa
+
+    try:
+        return pa.concat_tables(
+            [table, test.select(table.column_names)], promote_options="permissive"
+        )
+    except (pa.ArrowException, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{where}: expected the same columns of the same types in the training and the test "
+            f"part ({reason}). Convert them first."
+        ) from error
 
 
 def _drop_missing(table: pa.Table, names: Sequence[str], where: str) -> pa.Table:

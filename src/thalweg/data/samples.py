@@ -34,7 +34,7 @@ def dataset_from_samples(
     require(limit is None or limit > 0, f"limit must be at least 1, got {limit}.")
     if limit is not None:
         total = limit if total is None else min(limit, total)
-    items = _show_progress(islice(samples, limit), total, f"reading {name}")
+    items = show_progress(islice(samples, limit), total, f"reading {name}")
     columns: list[list[Any]] = []
     for number, item in enumerate(items):
         parts = _split_item(item, number, where)
@@ -55,7 +55,7 @@ def dataset_from_samples(
         return _from_mappings(x, y, client, time, name, drop, rules, where)
     require(not drop, f"{where}: drop={drop} needs features with names, but x is a sequence.")
     return dataset_from_arrays(
-        stack_samples(x, where),
+        stack_samples(x, len(x), where),
         stack_targets(y, where),
         client=None if client is None else _to_column(client),
         time=None if time is None else _to_column(time),
@@ -75,17 +75,28 @@ def iterate_torch(dataset: Any) -> Iterator[Any]:
     return (dataset[i] for i in range(len(dataset)))
 
 
-def stack_samples(samples: list[Any], where: str, place: str = "item") -> npt.NDArray[Any]:
-    """Return samples of equal shape as one array; PIL images become (n, H, W, C) of uint8."""
-    first = to_array(samples[0])
-    stacked = np.empty((len(samples), *first.shape), dtype=first.dtype)
+def stack_samples(
+    samples: Iterable[Any], total: int, where: str, place: str = "item"
+) -> npt.NDArray[Any]:
+    """Return samples of equal shape as one array (total, ...).
+
+    PIL images become (H, W) or (H, W, C) of uint8.
+    """
+    stacked: npt.NDArray[Any] = np.empty(0)
     for number, sample in enumerate(samples):
         array = to_array(sample)
-        if array.shape != first.shape:
+        if array.dtype.kind not in "fiub":
+            raise DataError(
+                f"{where}: x of {place} {number} is {_shorten(sample)}; expected an image or "
+                "numbers. Encode texts as numbers, and drop items without a value."
+            )
+        if number == 0:
+            stacked = np.empty((total, *array.shape), dtype=array.dtype)
+        if array.shape != stacked.shape[1:]:
             raise DataError(
                 f"{where}: x of {place} {number} has the shape {array.shape}; expected "
-                f"{first.shape}, as in {place} 0. Resize the images, or pad or cut the sequences, "
-                "to one shape first."
+                f"{stacked.shape[1:]}, as in {place} 0. Resize the images and convert them to one "
+                "mode, or pad or cut the sequences, to one shape first."
             )
         if array.dtype != stacked.dtype:
             both = np.result_type(stacked.dtype, array.dtype)
@@ -171,6 +182,11 @@ def _from_mappings(
     )
 
 
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
 def _make_free(name: str, used: list[str]) -> str:
     while name in used:
         name = f"{name}_"
@@ -188,7 +204,7 @@ def _to_column(values: list[Any]) -> npt.NDArray[Any]:
     return np.array(plain) if is_plain else np.array(plain, dtype=object)
 
 
-def _show_progress(items: Iterator[Any], total: int | None, text: str) -> Iterable[Any]:
+def show_progress(items: Iterator[Any], total: int | None, text: str) -> Iterable[Any]:
     """Show a progress bar on a terminal if there are many items."""
     if total is None or total < MIN_PROGRESS or not sys.stderr.isatty():
         return items

@@ -100,7 +100,7 @@ def find_user_file(path: str, data_dir: Path | None) -> Path:
 
     The current folder has priority over the environment variable, as users expect.
     """
-    candidates = _list_candidates(path, data_dir)
+    candidates = list_candidates(path, data_dir)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -115,7 +115,7 @@ def find_user_file(path: str, data_dir: Path | None) -> Path:
 
 def find_user_folder(path: str, data_dir: Path | None) -> Path:
     """The user's folder, searched as `find_user_file` does."""
-    candidates = _list_candidates(path, data_dir)
+    candidates = list_candidates(path, data_dir)
     for candidate in candidates:
         if candidate.is_dir():
             return candidate
@@ -126,7 +126,8 @@ def find_user_folder(path: str, data_dir: Path | None) -> Path:
     )
 
 
-def _list_candidates(path: str, data_dir: Path | None) -> list[Path]:
+def list_candidates(path: str, data_dir: Path | None) -> list[Path]:
+    """Return where a path of the user may be, in order of priority."""
     wanted = Path(path).expanduser()
     if wanted.is_absolute():
         return [wanted]

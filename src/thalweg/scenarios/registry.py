@@ -21,6 +21,7 @@ from thalweg.data import (
     FashionMnist,
     GaussianMixture,
     Ham10000,
+    HuggingFace,
     Mnist,
     RiverStream,
     SyntheticLogistic,
@@ -187,6 +188,9 @@ def find_scenario(given: ScenarioLike) -> Scenario:
     if Path(name).suffix.lower() in (".npz", ".csv", ".parquet"):
         source = Arrays(name) if name.lower().endswith(".npz") else Table(name)
         return own_data(source, Path(name).stem)
+    if name.startswith("hf:"):
+        hub_name = name.removeprefix("hf:")
+        return own_data(HuggingFace(hub_name), hub_name.strip("./~").replace("/", "-"))
     if name.startswith("river:"):
         stream = name.removeprefix("river:")
         return own_data(RiverStream(stream), stream)
@@ -195,8 +199,8 @@ def find_scenario(given: ScenarioLike) -> Scenario:
     if name not in SCENARIOS:
         require(
             "." not in name and os.sep not in name,
-            f"{name}: expected the name of a scenario, river:NAME, a .csv, .parquet or .npz "
-            "file, or a folder with x.npy and y.npy.",
+            f"{name}: expected the name of a scenario, hf:NAME, river:NAME, a .csv, "
+            ".parquet or .npz file, or a folder with x.npy and y.npy.",
         )
         raise UnknownName("scenario", name, SCENARIOS, see="thalweg list")
     return SCENARIOS[name]()
