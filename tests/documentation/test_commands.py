@@ -7,6 +7,7 @@ import itertools
 import re
 import shlex
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -23,12 +24,14 @@ from thalweg.core.errors import ThalwegError
 from thalweg.engine.plan import AnyPlan, make_any_plan, make_plan, plan_to_toml
 from thalweg.engine.trackers import TRACKERS
 from thalweg.recipes import RECIPES
-from thalweg.scenarios import SCENARIOS
+from thalweg.scenarios import SCENARIOS, Scenario
+from thalweg.streams import Replay
 
 KNOWN = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
 # The functions that start a run, a comparison or a study.
 STARTS = (
-    "thalweg.cli.run.run_any_plan",
+    "thalweg.cli.run.load_data",
+    "thalweg.cli.compare.load_data",
     "thalweg.cli.compare.run_cells",
     "thalweg.cli.tune.run_cells",
     "thalweg.cli.reproduce.run_study",
@@ -105,6 +108,13 @@ def make_cached_plan(recipe: str, scenario: str, **options: Any) -> AnyPlan:
     return make_plan_once(recipe, scenario, *sorted(options.items()))
 
 
+def choose_sizes(scenario: Scenario, *_: Any) -> Scenario:
+    """Choose sizes that follow from the data, which the reader has and this test does not."""
+    is_replay = isinstance(scenario.world, Replay)
+    world = replace(scenario.world, arrivals=1) if is_replay else scenario.world
+    return replace(scenario, rounds=scenario.rounds or 1, world=world)
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the pages tell the reader to write."""
@@ -130,6 +140,7 @@ def place(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         monkeypatch.setattr(function, stop)
     for library in TRACKERS:
         monkeypatch.setitem(sys.modules, library, ModuleType(library))
+    monkeypatch.setattr("thalweg.engine.plan.resolve_sizes", choose_sizes)
     for module in PLANNERS:
         monkeypatch.setattr(f"{module}.make_any_plan", make_cached_plan)
 

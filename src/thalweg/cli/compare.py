@@ -14,7 +14,7 @@ from thalweg.baselines import BASELINES
 from thalweg.cli.cell_progress import parse_seeds, show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
-from thalweg.cli.run import NO_SCENARIO
+from thalweg.cli.run import NO_SCENARIO, load_data
 from thalweg.core.errors import ConfigError
 from thalweg.engine.cells import is_done, run_cells
 from thalweg.report import (
@@ -66,7 +66,7 @@ def compare_command(
     missing = [job for job in jobs if not is_done(job)]
     if not as_json:
         first = jobs[0].plan
-        data = first.scenario.data.load(data_dir, first.seed) if missing else None
+        data = load_data(first, data_dir) if missing else None
         console.print(plan_tree(first, None, data))
         del data
         kept = len(jobs) - len(missing)

@@ -13,6 +13,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import METRICS, Metric, choose_headline, is_redundant, metrics_in
+from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
@@ -46,7 +47,7 @@ def run_command(
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     trackers = make_trackers(track, out)
-    data = plan.scenario.data.load(data_dir, plan.seed)
+    data = load_data(plan, data_dir)
     if not as_json:
         console.print(plan_tree(plan, default, data))
     try:
@@ -75,6 +76,11 @@ def run_command(
         alarms = result.alarms if isinstance(result, Result) else None
         in_time = is_time_ordered(plan.scenario, data)
         print_summary(console, plan, result.metrics, alarms, out, command, in_time)
+
+
+def load_data(plan: AnyPlan, data_dir: Path | None) -> Dataset:
+    """Load the data of a plan, which determine the task that is shown with it."""
+    return plan.scenario.data.load(data_dir, plan.seed)
 
 
 def plan_from_options(

@@ -191,6 +191,7 @@ def _apply_changes(
     scenario = with_model(scenario, model, settings)
     method, scenario = apply_settings(method, scenario, overrides, settings)
     scenario = replace(scenario, net=add_file_digest(scenario.net))
+    require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
     return method, resolve_sizes(scenario, data_dir, seed)
 
