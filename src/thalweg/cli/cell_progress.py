@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from thalweg.cli.progress import format_duration
+from thalweg.cli.progress import estimate_round_seconds, format_duration
 from thalweg.core.errors import ConfigError
-from thalweg.core.metrics import HEADLINES
+from thalweg.core.metrics import HEADLINES, choose_headline
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob
 from thalweg.engine.plan import BaselinePlan
 from thalweg.engine.processes import count_cores
@@ -75,11 +76,11 @@ class CellProgress:
             self.costs.setdefault(_cost_key(event.job), []).append(float(event.row["seconds"]))
 
     def seconds_left(self) -> float | None:
-        """Estimated time left: remaining rounds at the mean cost of their problem."""
+        """Estimated time left: remaining rounds at the median cost of recent rounds like them."""
         if not self.costs:
             return None
-        prices = {name: sum(costs) / len(costs) for name, costs in self.costs.items()}
-        usual = sum(prices.values()) / len(prices)
+        prices = {name: estimate_round_seconds(costs) for name, costs in self.costs.items()}
+        usual = median(prices.values())
         left = sum(
             (job.plan.scenario.rounds - self.rounds.get(job.folder, 0))
             * prices.get(_cost_key(job), usual)
@@ -122,7 +123,11 @@ def _cost_key(job: CellJob) -> str:
 
 @contextmanager
 def show_cell_progress(
-    jobs: Sequence[CellJob], console: Console, as_json: bool, workers: int | None = None
+    jobs: Sequence[CellJob],
+    console: Console,
+    as_json: bool,
+    workers: int | None = None,
+    is_time_ordered: bool = False,
 ) -> Iterator[CellCallback | None]:
     """Show the overall progress in rounds with the time left; plain lines without a terminal."""
     if as_json or not jobs:
@@ -130,7 +135,7 @@ def show_cell_progress(
         return
     cell_progress = CellProgress(jobs, workers or count_cores())
     if console.is_terminal:
-        with _bar(cell_progress, console) as show:
+        with _bar(cell_progress, console, is_time_ordered) as show:
             yield show
         return
     last_line = time.monotonic()
@@ -155,7 +160,9 @@ def show_cell_progress(
 
 
 @contextmanager
-def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback]:
+def _bar(
+    cell_progress: CellProgress, console: Console, is_time_ordered: bool
+) -> Iterator[CellCallback]:
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f} rounds"),
         BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
@@ -169,8 +176,10 @@ def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback
         def show(event: CellEvent) -> None:
             cell_progress.record(event)
             row = event.row or {}
-            names = (event.job.plan.scenario.headline or "", *HEADLINES)
-            score = next((row[name] for name in names if name in row), None)
+            requested = event.job.plan.scenario.headline
+            measured = {name for name in (requested, *HEADLINES) if name in row}
+            name = choose_headline(measured, is_time_ordered=is_time_ordered)
+            score = row.get(requested if requested in measured else name)
             known = "" if score is None else f" {score:.3f}"
             now = f"   {_job_name(event.job)}{known}"
             progress.update(

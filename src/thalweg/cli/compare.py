@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,13 +9,15 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from thalweg.baselines import BASELINES
 from thalweg.cli.cell_progress import parse_seeds, show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
 from thalweg.cli.run import NO_SCENARIO, load_data
 from thalweg.core.errors import ConfigError
-from thalweg.engine.cells import is_done, run_cells
+from thalweg.engine.baseline import is_deterministic
+from thalweg.engine.cells import CellJob, is_done, run_cells
+from thalweg.engine.plan import BaselinePlan, format_command
+from thalweg.engine.task import is_time_ordered
 from thalweg.report import (
     Cell,
     event_tables,
@@ -64,21 +65,24 @@ def compare_command(
         data_dir=data_dir,
     )
     missing = [job for job in jobs if not is_done(job)]
+    in_time = False
     if not as_json:
         first = jobs[0].plan
         data = load_data(first, data_dir) if missing else None
+        in_time = data is not None and is_time_ordered(first.scenario, data)
         console.print(plan_tree(first, None, data))
         del data
         kept = len(jobs) - len(missing)
         console.print(
-            f"{len(jobs)} runs ({len(recipes)} recipes x {len(jobs) // len(recipes)} seeds)"
+            f"{len(jobs)} runs ({len(recipes)} recipes x {len(parse_seeds(seeds))} seeds"
+            + (", deterministic baselines once)" if any(map(_is_deterministic, jobs)) else ")")
             + (f", {kept} of them already in {folder}" if kept else ""),
             highlight=False,
             soft_wrap=True,
         )
     began = time.perf_counter()
     try:
-        with show_cell_progress(missing, console, as_json) as watch:
+        with show_cell_progress(missing, console, as_json, workers, in_time) as watch:
             failures = run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command continues the comparison.", err=True)
@@ -98,7 +102,19 @@ def compare_command(
         console.print(f"took {format_duration(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
-        console.print(_next_steps(recipes, on, sets), highlight=False, soft_wrap=True)
+        commands = next_steps(
+            jobs,
+            on,
+            seeds=seeds,
+            sets=sets,
+            rounds=rounds,
+            engine=engine,
+            data_dir=data_dir,
+            out=out,
+        )
+        for index, command in enumerate(["thalweg list", *commands]):
+            label = "" if index else "next"
+            console.print(f"{label:<7}{command}", highlight=False, soft_wrap=True)
     if failures:
         raise SystemExit(1)
 
@@ -116,6 +132,10 @@ def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     return files
 
 
+def _is_deterministic(job: CellJob) -> bool:
+    return is_deterministic(job.plan)
+
+
 def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
     for cell in cells:
         final = dict(cell.rows[-1]) if cell.rows else {}
@@ -130,11 +150,34 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
         }
 
 
-def _next_steps(recipes: Sequence[str], on: str, sets: Sequence[str]) -> str:
-    """Commands to try next, with the overrides of this one."""
-    first = recipes[0].partition(",")[0]
-    change = "pooled=true" if first in BASELINES else "weights=equal"
-    overrides = [word for each in sets for word in ("--set", each)]
-    one = shlex.join(["thalweg", "run", first, "--on", on, "--seed", "7", *overrides])
-    variant = shlex.join(["thalweg", "compare", first, f"{first},{change}", "--on", on, *overrides])
-    return f"next   thalweg list\n       {one}\n       {variant}"
+def next_steps(
+    jobs: Sequence[CellJob],
+    on: str,
+    *,
+    seeds: str,
+    sets: Sequence[str],
+    rounds: int | None,
+    engine: str,
+    data_dir: Path | None,
+    out: Path | None,
+) -> list[str]:
+    """Commands to try next, with all options of this comparison."""
+    label, plan = jobs[0].recipe, jobs[0].plan
+    first = label.partition(",")[0]
+    change = "pooled=true" if isinstance(plan, BaselinePlan) else f"local.lr={plan.local.lr / 2:g}"
+    single = format_command(
+        ["run", first, "--on", on, "--seed", "7"],
+        sets=sets,
+        rounds=rounds,
+        engine=engine,
+        data_dir=data_dir,
+    )
+    variant = format_command(
+        ["compare", first, f"{first},{change}", "--on", on, "--seeds", seeds],
+        sets=sets,
+        rounds=rounds,
+        engine=engine,
+        data_dir=data_dir,
+        out=out,
+    )
+    return [single, variant]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -15,16 +17,23 @@ from thalweg.engine.loop import Progress as RoundProgress
 from thalweg.engine.loop import ProgressCallback
 from thalweg.engine.plan import AnyPlan
 
+RECENT_ROUNDS = 25  # by which the time left is estimated
 PREQUENTIAL = ("prequential_accuracy", "prequential_mae")
 
 
 @contextmanager
-def show_progress(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[ProgressCallback]:
-    """Yield a callback for every round of the run."""
+def show_progress(
+    plan: AnyPlan, console: Console, as_json: bool, is_time_ordered: bool = False
+) -> Iterator[ProgressCallback]:
+    """Yield a callback for every round of the run.
+
+    On time-ordered data it shows the prequential metric, otherwise that of the test set.
+    """
+    recent: deque[float] = deque(maxlen=RECENT_ROUNDS)
     if as_json:
         yield lambda event: print_json(event.row)
     elif not console.is_terminal:
-        yield _print_line
+        yield lambda event: _print_line(event, recent, is_time_ordered)
     else:
         columns = (
             TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
@@ -36,8 +45,10 @@ def show_progress(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[Pr
             last: dict[str, float] = {}
 
             def show(event: RoundProgress) -> None:
-                last.update(_get_test_score(event.row))
-                text = f"{_clients(event.row)}   {_score(event.row, last, 3)}   {_rate(event)}"
+                recent.append(float(event.row["seconds"]))
+                last.update({} if is_time_ordered else _get_test_score(event.row))
+                rate = _rate(event, recent)
+                text = f"{_clients(event.row)}   {_score(event.row, last, 3)}   {rate}"
                 progress.update(task, completed=event.rounds_done, text=text)
 
             yield show
@@ -59,15 +70,27 @@ def format_duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _print_line(event: RoundProgress) -> None:
+def estimate_round_seconds(seconds: Iterable[float]) -> float:
+    """Estimate the time of a round: the median of recent ones, so that single rounds do not count.
+
+    >>> estimate_round_seconds([9.0, 1.0, 1.0, 1.5, 1.0])
+    1.0
+    """
+    return max(median(list(seconds)[-RECENT_ROUNDS:]), 1e-9)
+
+
+def _print_line(event: RoundProgress, recent: deque[float], is_time_ordered: bool) -> None:
     """Print a line at every evaluation, for logs."""
+    recent.append(float(event.row["seconds"]))
     scenario = event.plan.scenario
     has_tested = any(name in event.row for name in PREQUENTIAL)
     is_due = event.rounds_done % scenario.evaluate_every == 0 and has_tested
-    if _get_test_score(event.row) or is_due:
+    tested = _get_test_score(event.row)
+    if tested or is_due:
+        shown = {} if is_time_ordered and has_tested else tested
         print(
             f"round {event.rounds_done}/{scenario.rounds}  {_clients(event.row)}  "
-            f"{_score(event.row, _get_test_score(event.row), 4)}  {_rate(event)}",
+            f"{_score(event.row, shown, 4)}  {_rate(event, recent)}",
             flush=True,
         )
 
@@ -99,8 +122,8 @@ def _clients(row: Mapping[str, Any]) -> str:
     return f"{session}{row['cohort']} clients"
 
 
-def _rate(event: RoundProgress) -> str:
-    seconds = max(event.seconds_now / max(event.rounds_now, 1), 1e-9)
+def _rate(event: RoundProgress, recent: deque[float]) -> str:
+    seconds = estimate_round_seconds(recent)
     left = seconds * (event.plan.scenario.rounds - event.rounds_done)
     rate = f"{1 / seconds:.1f} rounds/s" if seconds < 2 else f"{seconds:.0f} s/round"
     return f"{rate}  {format_duration(left)} left"

@@ -17,7 +17,7 @@ from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
-from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
+from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_plan, read_any_plan
 from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
 
@@ -48,11 +48,12 @@ def run_command(
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     trackers = make_trackers(track, out)
     data = load_data(plan, data_dir)
+    in_time = is_time_ordered(plan.scenario, data)
     if not as_json:
         console.print(plan_tree(plan, default, data))
     try:
         with (
-            show_progress(plan, console, as_json) as watch,
+            show_progress(plan, console, as_json, in_time) as watch,
             track_run(trackers, watch, _print_warning) as tracking,
         ):
             result = tracking.result = run_any_plan(
@@ -66,15 +67,13 @@ def run_command(
                 data=data,
             )
     except KeyboardInterrupt:
-        typer.echo(
-            f"interrupted; continue with: thalweg run {shlex.quote(str(out))} --resume", err=True
-        )
+        again = format_command(["run", str(out), "--resume"], data_dir=data_dir)
+        typer.echo(f"interrupted; continue with: {again}", err=True)
         raise SystemExit(130) from None
     if as_json:
         print_json({"folder": str(out), "final": dict(result.final)})
     else:
         alarms = result.alarms if isinstance(result, Result) else None
-        in_time = is_time_ordered(plan.scenario, data)
         print_summary(console, plan, result.metrics, alarms, out, command, in_time)
 
 
@@ -100,7 +99,8 @@ def plan_from_options(
                 f"{recipe} is a complete plan; --on, --set, --seed and --rounds cannot change it. "
                 "Edit a copy of its plan.toml, or use the name of a recipe."
             )
-        return read_any_plan(Path(recipe)), None, f"thalweg {verb} {shlex.quote(recipe)}"
+        command = format_command([verb, recipe], data_dir=data_dir if verb == "run" else None)
+        return read_any_plan(Path(recipe)), None, command
     if on is None:
         raise ConfigError(NO_SCENARIO)
     plan = make_any_plan(
@@ -112,14 +112,13 @@ def plan_from_options(
         overrides=sets,
         data_dir=data_dir,
     )
-    words = ["thalweg", verb, recipe, "--on", on, "--seed", str(plan.seed)]
-    words += [word for each in sets for word in ("--set", each)]
-    words += ["--rounds", str(rounds)] if rounds is not None else []
-    words += ["--engine", engine] if engine != "auto" else []
+    words = [verb, recipe, "--on", on, "--seed", str(plan.seed)]
+    folder = data_dir if verb == "run" else None  # `serve` adds its own options
+    command = format_command(words, sets=sets, rounds=rounds, engine=engine, data_dir=folder)
     is_own = is_own_data(plan.scenario.data)  # without its columns, a file cannot be read
     needed = [each for each in sets if is_own and each.startswith("data.")]
     default = make_any_plan(recipe, on, seed=plan.seed, overrides=needed, data_dir=data_dir)
-    return plan, default, shlex.join(words)
+    return plan, default, command
 
 
 def default_run_folder(plan: AnyPlan, resume: bool) -> Path:

@@ -7,8 +7,9 @@ or return both kinds.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -153,6 +154,28 @@ def make_plan(
         **settings,
     )
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
+
+
+def format_command(
+    words: Sequence[str],
+    *,
+    sets: Sequence[str] = (),
+    rounds: int | None = None,
+    engine: str = "auto",
+    data_dir: Path | None = None,
+    out: Path | None = None,
+) -> str:
+    """Return a command line with all options that change its plan; defaults are left out.
+
+    >>> format_command(["run", "fedavg", "--on", "my data.csv"], sets=["capacity=9"], rounds=3)
+    "thalweg run fedavg --on 'my data.csv' --set capacity=9 --rounds 3"
+    """
+    words = ["thalweg", *words, *(word for each in sets for word in ("--set", each))]
+    words += ["--rounds", str(rounds)] if rounds is not None else []
+    words += ["--engine", engine] if engine != "auto" else []
+    words += ["--data-dir", str(data_dir)] if data_dir is not None else []
+    words += ["--out", str(out)] if out is not None else []
+    return shlex.join(words)
 
 
 def make_any_plan(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from thalweg.core.errors import require
 from thalweg.data.checks import warn_about_data
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
-from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
+from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
@@ -143,7 +142,7 @@ def comparison_jobs(
                 overrides=sets,
                 data_dir=data_dir,
             )
-            command = cell_command(plan, method, problem, sets, rounds, engine)
+            command = cell_command(plan, method, problem, sets, rounds, engine, data_dir)
             jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))
             if is_deterministic(plan):
                 break
@@ -210,12 +209,10 @@ def cell_command(
     sets: Sequence[str],
     rounds: int | None,
     engine: str,
+    data_dir: Path | None = None,
 ) -> str:
     """The command that runs this cell; objects made in Python have none."""
     if not isinstance(recipe, str) or not isinstance(scenario, str):
         return f"(made in Python) {plan.title}"
-    words = ["thalweg", "run", recipe, "--on", scenario, "--seed", str(plan.seed)]
-    words += [word for each in sets for word in ("--set", each)]
-    words += ["--rounds", str(rounds)] if rounds is not None else []
-    words += ["--engine", engine] if engine != "auto" else []
-    return shlex.join(words)
+    words = ["run", recipe, "--on", scenario, "--seed", str(plan.seed)]
+    return format_command(words, sets=sets, rounds=rounds, engine=engine, data_dir=data_dir)
