@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thalweg.data import Dataset
-    from thalweg.engine.loop import Result, run
+    from thalweg.engine.loop import run
+    from thalweg.engine.result import Result, load
     from thalweg.evaluation.named import NamedMetric
-    from thalweg.report.comparison import compare
+    from thalweg.report.comparison import Comparison, compare
     from thalweg.report.study import reproduce
     from thalweg.report.tuning import Tuning, tune
 
 __version__ = "0.1.0"
 __all__ = [
+    "Comparison",
     "Dataset",
     "NamedMetric",
     "Result",
     "Tuning",
     "__version__",
     "compare",
+    "load",
     "reproduce",
     "run",
     "tune",
@@ -35,9 +38,11 @@ __all__ = [
 _LAZY_IMPORTS = {
     "Dataset": "thalweg.data",
     "NamedMetric": "thalweg.evaluation.named",
-    "Result": "thalweg.engine.loop",
+    "Comparison": "thalweg.report.comparison",
+    "Result": "thalweg.engine.result",
     "Tuning": "thalweg.report.tuning",
     "compare": "thalweg.report.comparison",
+    "load": "thalweg.engine.result",
     "reproduce": "thalweg.report.study",
     "run": "thalweg.engine.loop",
     "tune": "thalweg.report.tuning",

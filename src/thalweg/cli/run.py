@@ -16,8 +16,8 @@ from thalweg.core.metrics import METRICS, Metric, choose_headline, is_redundant,
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
-from thalweg.engine.loop import MetricsRow, Result
 from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_plan, read_any_plan
+from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
 

@@ -19,9 +19,10 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.engine.builders import apply_views, make_timetable, make_world
-from thalweg.engine.loop import MetricsRow, Progress, ProgressCallback, Result, run_plan
+from thalweg.engine.loop import Progress, ProgressCallback, run_plan
 from thalweg.engine.metrics import sample_bytes
 from thalweg.engine.plan import AnyPlan, BaselinePlan
+from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.task import describe_task, is_time_ordered

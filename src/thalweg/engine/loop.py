@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -39,7 +39,9 @@ from thalweg.engine.metrics import (
     sample_bytes,
     summarise_run,
 )
+from thalweg.engine.personal_models import add_personal_models, list_clients
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
+from thalweg.engine.result import MetricsRow, Result, write_preprocessing
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
@@ -50,7 +52,6 @@ from thalweg.evaluation import DriftDetection, alarm_summary
 from thalweg.evaluation.named import get_named_metric
 from thalweg.federation import (
     KnowsConcepts,
-    ServedModels,
     ServerState,
     get_served_models,
     new_server,
@@ -62,36 +63,6 @@ from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
 from thalweg.scenarios import ScenarioLike
 from thalweg.streams import HasViews
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-MetricsRow = Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The result of a run: metrics and final model."""
-
-    plan: Plan
-    metrics: list[MetricsRow]  # one per round
-    net: Net
-    model: Floats32  # (P,) the final model; of a bank, the one that most clients use
-    folder: Path | None
-    alarms: MetricsRow | None = None  # scores of the recipe's alarm; None without an alarm
-    task: str = ""  # such as "regression, 1 output"
-
-    @property
-    def final(self) -> MetricsRow:
-        """The metrics of the last round, which is always evaluated."""
-        return self.metrics[-1]
-
-    def table(self) -> pa.Table:
-        """Return the metrics as an Arrow table with one row per round."""
-        import pyarrow as pa
-
-        names = dict.fromkeys(name for row in self.metrics for name in row)
-        return pa.table({name: [row.get(name) for row in self.metrics] for name in names})
 
 
 @dataclass(frozen=True)
@@ -310,19 +281,31 @@ def _run_rounds(
         if watch is not None:
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
-    served = get_served_models(server, plan.recipe)
+    served = add_personal_models(get_served_models(server, plan.recipe), federation.client_pool)
     alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.is_known)
     task = describe_task(plan.scenario, data)
+    result = Result(
+        plan=plan,
+        metrics=metrics,
+        net=net,
+        model=served.models[int(served.shares.argmax())],
+        folder=None if folder is None else folder.path,
+        served=served,
+        preprocessing=data.preprocessing,
+        clients=list_clients(plan, data, world.num_clients),
+        alarms=alarms,
+        task=task,
+        is_time_ordered=is_time_ordered(plan.scenario, data),
+    )
     if folder is not None:
         is_remote = type(federation.client_pool) is not ClientPool
         about = {
             "task": task,
-            "is_time_ordered": is_time_ordered(plan.scenario, data),
+            "is_time_ordered": result.is_time_ordered,
             "no_effect": list_inert(plan, world, is_remote=is_remote),
         }
-        _write_results(folder, plan, net, served, metrics, alarms, about)
-    model = served.models[int(served.shares.argmax())]
-    return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms, task)
+        _write_results(folder, result, about)
+    return result
 
 
 def _restore(
@@ -356,16 +339,8 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
         )
 
 
-def _write_results(
-    folder: RunFolder,
-    plan: Plan,
-    net: Net,
-    served: ServedModels,
-    metrics: list[MetricsRow],
-    alarms: MetricsRow | None,
-    about: Mapping[str, Any],
-) -> None:
-    model = served.models[int(served.shares.argmax())]
+def _write_results(folder: RunFolder, result: Result, about: Mapping[str, Any]) -> None:
+    served = result.served
     if len(served.models) > 1:
         bank: dict[str, Any] = {
             "models": np.ascontiguousarray(served.models),
@@ -374,14 +349,16 @@ def _write_results(
         if served.mixtures is not None:
             bank["mixtures"] = np.ascontiguousarray(served.mixtures)
         save_file(bank, folder.path / "bank.safetensors")
+    tensors = result.net.saved_tensors(result.model)
     save_file(
-        {name: np.ascontiguousarray(value) for name, value in net.saved_tensors(model).items()},
+        {name: np.ascontiguousarray(value) for name, value in tensors.items()},
         folder.path / "model.safetensors",
-        metadata={"net": plan.scenario.name},
+        metadata={"net": result.plan.scenario.name},
     )
-    summary = {"title": plan.title, **about, **summarise_run(metrics)}
-    if alarms is not None:
-        summary["alarms"] = alarms
+    write_preprocessing(folder, result.preprocessing, result.clients)
+    summary = {"title": result.plan.title, **about, **summarise_run(result.metrics)}
+    if result.alarms is not None:
+        summary["alarms"] = result.alarms
     folder.write_summary(summary)
 
 

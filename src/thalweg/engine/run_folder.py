@@ -154,8 +154,12 @@ class RunFolder:
             (self.path / REJECTIONS).unlink(missing_ok=True)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
+        self.write_json("summary.json", summary)
+
+    def write_json(self, name: str, plain: Mapping[str, Any]) -> None:
+        """Write a file of plain values; a reader sees the whole file or none."""
         with _wrap_os_errors(self.path):
-            _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+            _write_text(self.path / name, json.dumps(plain, indent=2) + "\n")
 
     def summary(self) -> dict[str, Any]:
         """Return the summary of a finished run.

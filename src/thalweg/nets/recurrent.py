@@ -113,7 +113,7 @@ class Lstm:
         return shape[0] * (gates + 3 * self.units)
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
-        zero = x.new_zeros(1, len(x), self.units)
+        zero = x.new_zeros(1, x.shape[0], self.units)
         states, last, _ = torch.lstm(
             x,
             (zero, zero),

@@ -21,8 +21,9 @@ from thalweg.core.errors import ConfigError, ThalwegError
 from thalweg.data import Dataset
 from thalweg.engine.builders import check_can_be_served
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.loop import Result, run_plan
+from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, read_plan
+from thalweg.engine.result import Result
 from thalweg.engine.run_folder import RunFolder
 from thalweg.nets import Net
 from thalweg.network.flower.federation import FlowerFederation
