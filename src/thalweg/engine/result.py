@@ -231,7 +231,7 @@ def rows_to_html(rows: Mapping[str, str]) -> str:
 
 
 def table_to_pandas(table: pa.Table) -> Any:
-    """Convert an Arrow table to a `pandas.DataFrame`; `ConfigError` with the command if pandas is not installed."""
+    """Return an Arrow table as a `pandas.DataFrame`, if pandas is installed."""
     import importlib.util
 
     if importlib.util.find_spec("pandas") is None:
