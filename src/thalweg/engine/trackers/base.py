@@ -14,7 +14,8 @@ from thalweg.core.metrics import is_measured
 
 if TYPE_CHECKING:
     from thalweg.engine.baseline import BaselineResult
-    from thalweg.engine.loop import Progress, ProgressCallback, Result
+    from thalweg.engine.loop import Progress, ProgressCallback
+    from thalweg.engine.result import Result
     from thalweg.engine.plan import AnyPlan
 
 METHODS = ("start", "log", "finish")

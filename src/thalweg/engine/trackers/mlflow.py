@@ -11,7 +11,7 @@ from thalweg.engine.trackers.base import get_numbers, import_library
 
 if TYPE_CHECKING:
     from thalweg.engine.baseline import BaselineResult
-    from thalweg.engine.loop import Result
+    from thalweg.engine.result import Result
 
 MAX_PARAMS = 100  # that MLflow accepts at once
 
