@@ -15,8 +15,8 @@ from thalweg.core.metrics import is_measured
 if TYPE_CHECKING:
     from thalweg.engine.baseline import BaselineResult
     from thalweg.engine.loop import Progress, ProgressCallback
-    from thalweg.engine.result import Result
     from thalweg.engine.plan import AnyPlan
+    from thalweg.engine.result import Result
 
 METHODS = ("start", "log", "finish")
 
