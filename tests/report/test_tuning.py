@@ -52,7 +52,7 @@ def test_rungs_of_nine_configurations() -> None:
 
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float | None]:
-    """Scores by configuration and rounds, in place of run folders; None: the run failed."""
+    """Scores by configuration and rounds, in place of run folders; None: the run diverged."""
     table: dict[tuple[str, int], float | None] = {}
 
     def read(job: CellJob, failure: str | None = None) -> Any:
@@ -61,7 +61,9 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float | Non
         rounds = job.plan.scenario.rounds
         score = table[job.recipe, rounds]
         row = {"round": rounds, "validation_accuracy": score, "accuracy": 1 - (score or 0)}
-        status, reason = ("failed", "it diverged") if score is None else ("done", "")
+        status, reason = (
+            ("failed", "the loss is not a finite number.") if score is None else ("done", "")
+        )
         return Cell(job.recipe, "s", job.plan.seed, status, reason, [row], "", 0.0)  # type: ignore[arg-type]
 
     monkeypatch.setattr("thalweg.report.tuning.read_cell", read)
@@ -94,10 +96,10 @@ def test_best_third_continues_and_the_order_is_by_rung_and_score(
     ]
     assert tuning.best == {"local.lr": "0.4"}
     assert tuning.trials[-1].score is None
-    assert tuning.trials[-1].reason == "seed 0: it diverged"
+    assert tuning.trials[-1].reason == "seed 0: the loss is not a finite number."
     assert tuning.rows()[0] == ("local.lr=0.4", "9", "75.00", "best")
     assert tuning.rows()[1] == ("local.lr=0.2", "3", "60.00", "rung 2 of 3")
-    assert tuning.rows()[3] == ("local.lr=0.3", "1", "–", "failed in rung 1")
+    assert tuning.rows()[3] == ("local.lr=0.3", "1", "–", "diverged in rung 1")
     assert repr(tuning) == (
         "Tuning(fedavg on digits-partial: best of 4 is local.lr=0.4, validation accuracy 75.00)"
     )
@@ -106,7 +108,7 @@ def test_best_third_continues_and_the_order_is_by_rung_and_score(
     assert columns["local.lr"] == ["0.4", "0.2", "0.1", "0.3"]
 
 
-def test_configuration_that_fails_with_more_rounds_is_not_the_best(
+def test_configuration_that_diverges_with_more_rounds_is_not_the_best(
     scores: dict[tuple[str, int], float | None],
 ) -> None:
     scores |= {("local.lr=1", 3): 0.9, ("local.lr=2", 3): 0.1, ("local.lr=1", 9): None}
@@ -115,10 +117,26 @@ def test_configuration_that_fails_with_more_rounds_is_not_the_best(
     assert [trial.rung for trial in tuning.trials] == [1, 2]
 
 
-def test_error_if_all_configurations_fail(scores: dict[tuple[str, int], float | None]) -> None:
+def test_error_if_all_configurations_diverge(scores: dict[tuple[str, int], float | None]) -> None:
     scores |= {("local.lr=1", 3): None, ("local.lr=2", 3): None}
-    with pytest.raises(RunError, match=r"at least one.*all 2 failed.*seed 0: it diverged"):
+    with pytest.raises(RunError, match=r"at least one.*all 2 diverged.*seed 0: the loss is not"):
         search_for({"local.lr": [1, 2]}, rounds=9).run(lambda _, jobs: {})
+
+
+def test_other_failure_stops_the_tuning(tmp_path: Path) -> None:
+    # Otherwise a full disk would choose the settings.
+    search = search_for({"local.lr": [1, 2]}, folder=tmp_path)
+    with pytest.raises(RunError, match=r"=1, seed 0: the disk is full\. Config.*run the same"):
+        search.run(lambda _, jobs: {jobs[0].folder: "the disk is full."})
+
+
+def test_real_divergence_leaves_the_search(tmp_path: Path) -> None:
+    over = {"local.lr": [1e30, 0.1]}
+    tuning = tune(
+        "fedavg", "digits-partial", over=over, seeds=1, rounds=6, overrides=SMALL, workers=1
+    )
+    assert tuning.best == {"local.lr": 0.1}
+    assert "is not a finite number" in tuning.trials[1].reason
 
 
 def test_score_is_never_a_test_metric() -> None:

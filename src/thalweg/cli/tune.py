@@ -123,7 +123,7 @@ def _print_table(console: Console, tuning: Tuning) -> None:
     for trial in tuning.trials:
         if trial.reason:
             reason = " ".join(trial.reason.split())
-            text = f"{' '.join(trial.overrides)} failed: {reason}"
+            text = f"{' '.join(trial.overrides)} diverged: {reason}"
             console.print(text, markup=False, highlight=False, style="yellow", soft_wrap=True)
 
 

@@ -19,6 +19,9 @@ from collections.abc import Iterable
 MAX_LISTED = 20  # names in a message
 
 
+NOT_FINITE = "is not a finite number"  # in messages of `Diverged`
+
+
 class ThalwegError(Exception):
     """Base class of all errors of this package; the command line shows the message only."""
 

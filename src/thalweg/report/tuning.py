@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thalweg.baselines import Baseline
-from thalweg.core.errors import ConfigError, RunError, ThalwegError, require
+from thalweg.core.errors import NOT_FINITE, ConfigError, RunError, ThalwegError, require
 from thalweg.core.metrics import Metric, get_metric
 from thalweg.data import Dataset
 from thalweg.data.checks import warn_about_data
@@ -70,8 +70,8 @@ class Trial:
     settings: Mapping[str, Any]
     rung: int  # counted from 1
     rounds: int  # of the runs of that rung
-    score: Spread | None  # mean and spread over seeds; None: a run failed
-    reason: str = ""  # why a run failed
+    score: Spread | None  # mean and spread over seeds; None: a run diverged
+    reason: str = ""  # how it diverged
 
     @property
     def overrides(self) -> list[str]:
@@ -143,7 +143,7 @@ class Tuning:
 
     def _describe_end(self, index: int, trial: Trial) -> str:
         if trial.score is None:
-            return f"failed in rung {trial.rung}"
+            return f"diverged in rung {trial.rung}"
         return "best" if index == 0 else f"rung {trial.rung} of {len(self.rungs)}"
 
     def __repr__(self) -> str:
@@ -251,7 +251,7 @@ class Search:
         order = self._rank(trials)
         if trials[order[0]].score is None:
             raise RunError(
-                f"expected a score of at least one configuration, but all {len(order)} failed. "
+                f"expected a score of at least one configuration, but all {len(order)} diverged. "
                 f"The first one, {get_label(trials[order[0]].settings)}: "
                 f"{trials[order[0]].reason}"
             )
@@ -268,7 +268,7 @@ class Search:
         )
 
     def _rank(self, trials: Mapping[int, Trial]) -> list[int]:
-        """Order configurations: failed ones last, later rungs first, then by score."""
+        """Order configurations: diverged ones last, later rungs first, then by score."""
         sign = 1 if self.metric.better == "lower" else -1
 
         def get_key(index: int) -> tuple[bool, int, float]:
@@ -290,8 +290,14 @@ class Search:
             cell = read_cell(job, failures.get(job.folder))
             value = self.metric.aggregate(cell.rows) if cell.is_done else None
             if value is None:
-                reason = cell.reason or f"no round has the metric {self.metric.name}"
+                reason = cell.reason or f"no round has the metric {self.metric.name}."
                 reason = f"seed {job.plan.seed}: {reason}"
+                if NOT_FINITE not in reason:  # nothing is known about the configuration
+                    raise RunError(
+                        f"{get_label(self.configurations[index])}, {reason} Configurations cannot "
+                        "be compared without this run. Remove the cause and run the same command "
+                        "again (finished runs in the folder are kept), or leave out the value."
+                    )
                 return Trial(self.configurations[index], rung, rounds, None, reason)
             values.append(value)
         return Trial(self.configurations[index], rung, rounds, spread(values))
