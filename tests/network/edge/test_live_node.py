@@ -77,7 +77,7 @@ def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
         scenario = str(write_regression(tmp_path / "numbers.npz", num_outputs=2))
     overrides = ["capacity=10", "ticks=2", "local.steps=2", "local.passes=none", *rest]
     plan = make_plan(name, scenario, seed=3, rounds=9, overrides=overrides)
-    replay = replace(plan.scenario, world=Replay(arrivals=7))
+    replay = replace(plan.scenario, world=Replay(arrivals=7, at_end="restart"))
     plan = replace(plan, scenario=replay)
     live_plan = replace(plan, scenario=replace(replay, world=Live(20)))
     data = load(plan.scenario.data, plan.seed)

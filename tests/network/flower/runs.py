@@ -44,7 +44,7 @@ def write_regression(file: Path, num_outputs: int = 1) -> Path:
     slopes = rng.normal(size=(2, 3, num_outputs))
     y = np.where(np.arange(200)[:, None] < 100, x @ slopes[0], x @ slopes[1])
     y = y[:, 0] if num_outputs == 1 else y
-    np.savez(file, x=x, y=y, group=np.arange(200) % 5, time=np.arange(200.0))
+    np.savez(file, x=x, y=y, client=np.arange(200) % 5, time=np.arange(200.0))
     return file
 
 
@@ -52,5 +52,5 @@ def write_windows(file: Path) -> Path:
     """Write windows (12, 3) of five clients in four classes."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(120, 12, 3)), rng.integers(4, size=120)
-    np.savez(file, x=x, y=y, group=np.arange(120) % 5, time=np.arange(120.0))
+    np.savez(file, x=x, y=y, client=np.arange(120) % 5, time=np.arange(120.0))
     return file

@@ -14,7 +14,7 @@ from thalweg.engine.builders import apply_views, make_world
 from thalweg.network.sources import SampleFormat, Source, open_source
 from thalweg.network.sources.replay import ReplaySource, parse_rate
 from thalweg.network.sources.spec import SourceSpec
-from thalweg.scenarios import SCENARIOS, Scenario, find_scenario
+from thalweg.scenarios import SCENARIOS, Scenario, find_scenario, resolve_sizes
 from thalweg.scenarios.registry import own_data
 from thalweg.streams import Replay, World
 
@@ -43,6 +43,7 @@ def open_replay(
     spec.check_options(*OPTIONS)
     rate, seed = parse_rate(spec), spec.get_int("seed", 0)
     scenario = _resize(_find_scenario(spec.location.removeprefix("replay:")), spec)
+    scenario = resolve_sizes(scenario, data_dir, seed)
     data = scenario.data.load(data_dir, seed)
     _check_format(data, sample_format, spec)
     world = make_world(scenario, data, seed)
