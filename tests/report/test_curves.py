@@ -2,7 +2,8 @@
 
 import pytest
 
-from thalweg.report.curves import bank_panels, curves, describe, panels
+from thalweg.report import Cell
+from thalweg.report.curves import bank_panels, curves, describe, find_drift_rounds, panels
 
 
 def test_band_is_one_standard_deviation_on_each_side(comparison):
@@ -88,3 +89,30 @@ def test_band_of_the_number_of_models_is_not_limited_to_100(cell):
 
 def test_runs_without_a_bank_have_no_bank_panels(comparison):
     assert bank_panels(comparison) == []
+
+
+def test_time_ordered_data_have_the_test_then_train_curve_first(cell):
+    rows = [{"round": 1, "accuracy": 0.5, "prequential_accuracy": 0.75}]
+    titles = [panel.title for panel in panels([cell(rows=rows, is_time_ordered=True)])]
+    assert titles == ["Prequential (test-then-train) accuracy", "Test accuracy"]
+
+
+def test_finished_baseline_without_test_result_is_drawn(cell):
+    baseline = cell("majority", rows=[{"round": 1, "prequential_accuracy": 0.5}])
+    tested, _, arriving = panels([cell("fedavg"), baseline])
+    assert [curve.recipe for curve in tested.curves] == ["fedavg"]
+    assert [curve.recipe for curve in arriving.curves] == ["fedavg", "majority"]
+
+
+def test_drifts_of_all_runs_are_marked(cell):
+    def run(seed: int, drifts: set[int]) -> Cell:
+        rows = [
+            {"round": rnd, "accuracy": 0.5, "drifted": int(rnd in drifts)} for rnd in range(1, 7)
+        ]
+        return cell(seed=seed, rows=rows)
+
+    both = [run(0, {2, 3, 5}), run(1, {2, 3, 6})]
+    assert find_drift_rounds(both) == [2]
+    (panel,) = panels(both)
+    assert panel.marks == [2]
+    assert panels([cell()])[0].marks == []

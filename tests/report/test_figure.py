@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
 from thalweg.report import figure_png, figure_svg, has_figure, write_figure
-from thalweg.report.figure import COLOURS, short_label, spread_apart
+from thalweg.report.figure import SAME_STYLE, choose_colour, short_label, spread_apart
 
 
 def test_figures_are_deterministic(comparison):
@@ -59,8 +59,8 @@ def test_long_name_is_shortened_in_the_svg(cell):
     assert ">sfedpo,memory.…,weights=equal</text>" in svg
 
 
-def test_recipes_beyond_the_colours_are_dashed(cell):
-    svg = figure_svg([cell(f"r{n}", 0, 0.9 - 0.01 * n) for n in range(len(COLOURS) + 1)])
+def test_recipes_after_the_first_six_are_dashed(cell):
+    svg = figure_svg([cell(f"r{n}", 0, 0.9 - 0.01 * n) for n in range(SAME_STYLE + 1)])
     assert svg.count("stroke-dasharray") == 2  # the seventh line, in both panels
 
 
@@ -134,3 +134,9 @@ def test_short_label_keeps_both_ends_of_a_name():
     assert short.startswith("sfedpo,")
     assert short.endswith("=equal")
     assert len(short) <= 30
+
+
+def test_no_two_recipes_have_the_same_colour():
+    colours = [choose_colour(index) for index in range(40)]
+    assert len(set(colours)) == 40
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)

@@ -152,3 +152,16 @@ def test_page_shows_the_models_of_a_bank_over_rounds(cell, comparison):
     assert ("h2", "Models over rounds") in outline.headings
     assert "Clients found to have drifted" in outline.text
     assert "Models over rounds" not in page("t", comparison)
+
+
+def test_rows_of_a_page_have_different_colours_and_drifts_are_explained(cell):
+    rows = [{"round": rnd, "accuracy": 0.5, "drifted": int(rnd == 2)} for rnd in (1, 2, 3)]
+    text = page("Many", [cell(f"r{index}", rows=rows) for index in range(14)])
+    head = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert len(set(re.findall(r"var\(--series-(\d+)", head))) == 14
+    assert "Dotted vertical lines: rounds in which clients drifted." in text
+
+
+def test_finished_baseline_is_drawn_on_a_page(cell):
+    baseline = cell("majority", rows=[{"round": 1, "prequential_accuracy": 0.5}])
+    assert "Not drawn" not in page("Two", [cell("fedavg"), baseline])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
+from thalweg.core.metrics import METRICS, Metric, choose_headline, is_redundant, metrics_in
 from thalweg.report.cells import Cell, group_by_recipe, metric_series
 from thalweg.report.summary import spread
 
@@ -38,6 +38,7 @@ class Panel:
     curves: list[Curve]
     x_name: str = "round"  # the horizontal axis
     unit: str = "%"  # empty: a count
+    marks: Sequence[int] = ()  # rounds of drifts
 
     @property
     def heading(self) -> str:
@@ -52,31 +53,70 @@ class Panel:
 def panels(cells: Sequence[Cell]) -> list[Panel]:
     """Test accuracy and the accuracy in the worst latent state, as far as runs have them.
 
-    In a regression, the mean absolute error. If no run has a test set, the prequential metric is
-    drawn, smoothed if there are many rounds. Only finished runs are drawn. A metric that repeats
-    another one in every run, such as the worst of one state, is left out.
+    In a regression, the mean absolute error. The prequential metric comes first if it is the
+    headline; otherwise it is drawn if a recipe, such as a baseline, has no test result. It is
+    smoothed if there are many rounds. Only finished runs are drawn. A metric that repeats another
+    one in every run, such as the worst of one state, is left out.
     """
     own = cells[0].own_metrics.values() if cells else ()
     metrics = [metric for metric in metrics_in("figure") if metric not in PREQUENTIAL]
     metrics += [metric for metric in own if metric.name == cells[0].headline]
-    tested = [_make_panel(metric, cells) for metric in metrics if not _is_redundant(metric, cells)]
-    if any(panel.curves for panel in tested):
-        return [panel for panel in tested if panel.curves]
-    for arriving in [_make_panel(metric, cells) for metric in PREQUENTIAL]:
-        window = max((len(curve.x) for curve in arriving.curves), default=0) // NUM_WINDOWS
+    found = [_make_panel(metric, cells) for metric in metrics if not _is_redundant(metric, cells)]
+    tested = [panel for panel in found if panel.curves]
+    arriving = _make_prequential_panels(cells)
+    names = {curve.recipe for panel in tested for curve in panel.curves}
+    if _is_ranked_by_arrivals(cells):
+        return [*arriving, *tested]
+    if any(curve.recipe not in names for panel in arriving for curve in panel.curves):
+        return [*tested, *arriving]
+    return tested
+
+
+def _make_prequential_panels(cells: Sequence[Cell]) -> list[Panel]:
+    """The prequential metric of the task; no panel if no run has it."""
+    for panel in [_make_panel(metric, cells) for metric in PREQUENTIAL]:
+        window = max((len(curve.x) for curve in panel.curves), default=0) // NUM_WINDOWS
         if window > 1:
-            smoothed = [smooth(curve, window) for curve in arriving.curves]
-            title = f"{arriving.title}, mean of {window} rounds"
-            return [replace(arriving, title=title, curves=smoothed)]
-        if arriving.curves:
-            return [arriving]
+            smoothed = [smooth(curve, window) for curve in panel.curves]
+            title = f"{panel.title}, mean of {window} rounds"
+            return [replace(panel, title=title, curves=smoothed)]
+        if panel.curves:
+            return [panel]
     return []
+
+
+def _is_ranked_by_arrivals(cells: Sequence[Cell]) -> bool:
+    headline = choose_headline(
+        {name for cell in cells for row in cell.rows for name in row if row[name] is not None},
+        is_time_ordered=any(cell.is_time_ordered for cell in cells),
+        requested=cells[0].headline if cells else None,
+    )
+    return headline.startswith("prequential")
+
+
+def find_drift_rounds(cells: Sequence[Cell]) -> list[int]:
+    """Return the rounds in which clients drifted in every finished run with known drifts.
+
+    Of consecutive rounds only the first is listed.
+
+    >>> rows = [{"round": rnd, "drifted": int(rnd in (3, 4, 7))} for rnd in range(1, 9)]
+    >>> find_drift_rounds([Cell("a", "s", 0, "done", "", rows, "thalweg run", 1.0)])
+    [3, 7]
+    """
+    known = [
+        {row["round"] for row in cell.rows if row.get("drifted")}
+        for cell in cells
+        if cell.is_done and any("drifted" in row for row in cell.rows)
+    ]
+    rounds = set.intersection(*known) if known else set()
+    return sorted(rnd for rnd in rounds if rnd - 1 not in rounds)
 
 
 def _make_panel(metric: Metric, cells: Sequence[Cell]) -> Panel:
     is_share = metric.unit == "share"
     drawn = curves(cells, metric.name, is_share=is_share)
-    return Panel(panel_title(metric), drawn, unit="%" if is_share else "")
+    marks = find_drift_rounds(cells)
+    return Panel(panel_title(metric), drawn, unit="%" if is_share else "", marks=marks)
 
 
 def panel_title(metric: Metric) -> str:

@@ -7,6 +7,7 @@ threads at once.
 
 from __future__ import annotations
 
+import colorsys
 import html
 import io
 import os
@@ -26,8 +27,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The colours of Okabe and Ito, which can be distinguished with any kind of colour vision; without
-# black (the text) and yellow (faint on white). Beyond six recipes the line style changes.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+# black (the text) and yellow (faint on white); then six darker ones. After every six recipes the
+# line style changes as well. No two recipes have the same colour.
+COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"),
+    *("#7a4fa0", "#8c6d1f", "#a3113f", "#4d6b2f", "#6b6f76", "#00707a"),
+)
+SAME_STYLE = 6  # recipes with the same line style
+GOLDEN = 0.618034  # of a turn; far from earlier hues
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 INK, FAINT, PAPER = "#1b1f24", "#d8dce1", "#ffffff"
 
@@ -56,7 +63,7 @@ def figure_svg(cells: Sequence[Cell]) -> str:
     """The figure as an SVG element for a page, without a background.
 
     Its colours are CSS variables with the printed colours as defaults (``--ink``, ``--faint``,
-    ``--series-1`` to ``--series-6``), so that a page can have a dark mode.
+    ``--series-1`` to ``--series-12``), so that a page can have a dark mode.
     """
     return panels_svg(_require_panels(cells))
 
@@ -173,7 +180,7 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
     margin = 0.04 * (highest - lowest) or 1.0
     axes.set_ylim(lowest - margin, highest + margin)
     for curve in reversed(panel.curves):  # the first recipe on top
-        colour, dash = _colour(curve), DASHES[curve.index // len(COLOURS) % len(DASHES)]
+        colour, dash = _colour(curve), DASHES[curve.index // SAME_STYLE % len(DASHES)]
         axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
         axes.plot(curve.x, curve.mean, color=colour, linewidth=1.8, linestyle=dash)
         marked = slice(None) if panel.is_sweep else slice(-1, None)
@@ -186,6 +193,8 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
             ms=4,
             clip_on=False,
         )
+    for rnd in panel.marks:
+        axes.axvline(rnd, color=INK, linewidth=0.8, linestyle="dotted", alpha=0.6, zorder=0.5)
     low, high = axes.get_ylim()
     gap = LINE_PT / (72 * height_in) * (high - low)
     positions = spread_apart([curve.mean[-1] for curve in panel.curves], gap, low, high)
@@ -235,7 +244,19 @@ def _range(panel: Panel) -> tuple[float, float]:
 
 
 def _colour(curve: Curve) -> str:
-    return COLOURS[curve.index % len(COLOURS)]
+    return choose_colour(curve.index)
+
+
+def choose_colour(index: int) -> str:
+    """The colour of a recipe by its number in the comparison; beyond the list, a new hue.
+
+    >>> choose_colour(0), choose_colour(12)
+    ('#0072b2', '#34a86d')
+    """
+    if index < len(COLOURS):
+        return COLOURS[index]
+    red, green, blue = colorsys.hls_to_rgb(index * GOLDEN % 1, 0.43, 0.53)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in (red, green, blue))
 
 
 def _prepare_for_page(svg: str, description: str) -> str:

@@ -15,7 +15,7 @@ from thalweg.core.metrics import is_redundant
 from thalweg.report.cells import Cell, group_by_recipe, scores
 from thalweg.report.curves import Panel, bank_panels, panels
 from thalweg.report.events import event_tables
-from thalweg.report.figure import COLOURS, panels_svg
+from thalweg.report.figure import SAME_STYLE, choose_colour, panels_svg
 from thalweg.report.numbers import NONE, format_metric, p_value, paired_amount, points
 from thalweg.report.render import write_atomically
 from thalweg.report.style import STYLE
@@ -155,6 +155,8 @@ def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
         nothing = "<p>There is no finished run to draw.</p>\n"
         return section("Accuracy over rounds", nothing, level=level)
     caption = f"{BAND_CAPTION} The first rounds may lie below the frame."
+    if any(panel.marks for panel in drawn):
+        caption += " Dotted vertical lines: rounds in which clients drifted."
     names = {curve.recipe for panel in drawn for curve in panel.curves}
     for recipe, group in group_by_recipe(cells).items():
         if recipe not in names:
@@ -317,9 +319,9 @@ def table_row(head: str, entries: Sequence[str]) -> str:
 
 
 def recipe_head(name: str, index: int) -> str:
-    """The name of a recipe with its colour; beyond the number of colours, with a ring."""
-    kind = "key" if index < len(COLOURS) else "key ring"
-    colour = f"color: var(--series-{index % len(COLOURS) + 1})"
+    """The name of a recipe with its colour; recipes with another line style have a ring."""
+    kind = "key" if index < SAME_STYLE else "key ring"
+    colour = f"color: var(--series-{index + 1}, {choose_colour(index)})"
     key = f'<span class="{kind}" style="{colour}" aria-hidden="true"></span>'
     return f'<th scope="row"><span class="name">{key}<span>{escape(name)}</span></span></th>'
 

@@ -9,6 +9,8 @@ STYLE = """
   --warn: #9a3412;
   --series-1: #0072b2; --series-2: #d55e00; --series-3: #009e73;
   --series-4: #cc79a7; --series-5: #56b4e9; --series-6: #e69f00;
+  --series-7: #7a4fa0; --series-8: #8c6d1f; --series-9: #a3113f;
+  --series-10: #4d6b2f; --series-11: #6b6f76; --series-12: #00707a;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -16,6 +18,8 @@ STYLE = """
     --warn: #f6ad7b;
     --series-1: #4aa3df; --series-2: #f2884b; --series-3: #34c39a;
     --series-4: #e09cc3; --series-5: #9bd5f7; --series-6: #f2b84a;
+    --series-7: #b48ee0; --series-8: #c9a84f; --series-9: #ef6d8f;
+    --series-10: #9cc173; --series-11: #aab0b8; --series-12: #45c1cc;
   }
 }
 * { box-sizing: border-box; }
