@@ -670,6 +670,63 @@ def init(
     init_command(folder)
 
 
+@app.command()
+def predict(
+    run_folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    data: Annotated[Path, typer.Option(help="Rows to predict: a .csv, .parquet or .npz file.")],
+    out: Annotated[Path, typer.Option(help="File of predictions: .csv or .parquet.")],
+    client: Annotated[
+        str | None,
+        typer.Option(help="Name of a client. Default: the model that most clients use."),
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Add the probability of each class.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Predict new rows with the model of a run.
+
+    thalweg predict runs/fedavg-shop-seed0 --data new.csv --out predicted.csv
+
+    The rows are encoded and scaled as the training data, and predictions are in
+    the order of the rows. If the file contains the label, the accuracy (or the
+    mean absolute error) is printed.
+    """
+    from thalweg.cli.predict import predict_command
+
+    predict_command(run_folder, data=data, out=out, client=client, probabilities=probabilities)
+
+
+@app.command()
+def export(
+    run_folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    to: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="[cyan]model.pt2[/cyan] (torch.export), [cyan]model.onnx[/cyan], or "
+            "[cyan]model.safetensors[/cyan] (weights only).",
+        ),
+    ],
+    client: Annotated[
+        str | None,
+        typer.Option(help="Name of a client. Default: the model that most clients use."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Export the model of a run for other software.
+
+    thalweg export runs/fedavg-shop-seed0 --to model.pt2
+
+    A .pt2 or .onnx program takes any number of rows, contains the scaling of
+    the inputs, and returns class probabilities or numbers. It is checked
+    against the predictions of the run.
+    """
+    from thalweg.cli.export import export_command
+
+    export_command(run_folder, to=to, client=client)
+
+
 @app.command("list")
 def list_(as_json: JsonObject = False) -> None:
     """List recipes, scenarios, and the choices for every part."""

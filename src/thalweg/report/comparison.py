@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
@@ -16,12 +16,17 @@ from thalweg.data.checks import warn_about_data
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_plan
+from thalweg.engine.result import rows_to_html, table_to_pandas
 from thalweg.engine.run_folder import RunFolder
 from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
-from thalweg.report.summary import Summary, summarise
+from thalweg.report.summary import PairedDifference, Summary, summarise
 from thalweg.scenarios import Scenario, ScenarioLike, find_scenario
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,62 @@ class Comparison:
     def summary(self) -> list[Summary]:
         """Mean and spread of every recipe over its seeds."""
         return summarise([use_session_accuracy(cell) for cell in self.cells])
+
+    def table(self) -> pa.Table:
+        """Return an Arrow table with one row per recipe: mean, spread and paired test.
+
+        `metric` is the headline. `difference` is that to the recipe `against`, seed by seed, and
+        `p_value` that of a paired t-test, corrected for the number of tests.
+        """
+        import pyarrow as pa
+
+        rows = [
+            {
+                "recipe": each.recipe,
+                "metric": each.main_metric,
+                "mean": each.main and each.main.mean,
+                "std": each.main and each.main.std,
+                "seeds": each.num_done,
+                "against": each.against,
+                "difference": each.difference and each.difference.mean,
+                "p_value": each.difference and each.difference.p_value,
+            }
+            for each in self.summary()
+        ]
+        return pa.table({name: [row[name] for row in rows] for name in rows[0]})
+
+    def tests(self) -> dict[str, PairedDifference]:
+        """Return the paired difference of each recipe to the first one, by recipe."""
+        return {each.recipe: each.difference for each in self.summary() if each.difference}
+
+    def to_pandas(self) -> Any:
+        """Return `table` as a pandas frame."""
+        return table_to_pandas(self.table())
+
+    def plot(self) -> Figure:
+        """Return a figure of the metrics over the rounds, with the spread over seeds."""
+        from thalweg.report.figure import draw_figure
+
+        return draw_figure(self.cells)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{each.recipe} {_format_spread(each)}" for each in self.summary())
+        metric = self.summary()[0].headline.column
+        return f"<Comparison on {self.scenario}, {metric}: {values}>"
+
+    def _repr_html_(self) -> str:
+        summaries = self.summary()
+        title = f"{self.scenario}, {summaries[0].headline.column}"
+        return rows_to_html(
+            {"recipe": title, **{each.recipe: _format_spread(each) for each in summaries}}
+        )
+
+
+def _format_spread(summary: Summary) -> str:
+    if summary.main is None:
+        return "not finished"
+    spread = "" if summary.main.std is None else f" ± {summary.main.std:.4f}"
+    return f"{summary.main.mean:.4f}{spread}"
 
 
 def compare(

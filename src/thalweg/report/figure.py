@@ -47,6 +47,12 @@ LINE_PT = 1.35 * TEXT_PT  # distance between two labels
 MAX_LABEL_LENGTH = 30  # characters
 
 
+def draw_figure(cells: Sequence[Cell]) -> Figure:
+    """The figure as an object of matplotlib."""
+    with _style():
+        return _draw(_require_panels(cells))
+
+
 def figure_png(cells: Sequence[Cell], *, dots_per_inch: int = 160) -> bytes:
     """The figure as PNG on a white background. The same cells give the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,0 +1,25 @@
+"""``thalweg export``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from thalweg.engine.result import load
+
+
+def export_command(run_folder: Path, *, to: Path, client: str | None) -> None:
+    """Export the model of a run."""
+    from thalweg.engine.export import export_model
+
+    result = load(run_folder)
+    expected = export_model(result, to, client)
+    typer.echo(f"{to}\ninput           {expected}")
+    rules = result.preprocessing
+    if to.suffix.lower() != ".safetensors":
+        names = ", ".join(rules.class_names) or f"0 to {rules.num_outputs - 1}"
+        numbers = f"{rules.num_outputs} number" + ("s" if rules.num_outputs > 1 else "")
+        is_regression = rules.task == "regression"
+        output = numbers if is_regression else f"probabilities of the classes {names}"
+        typer.echo(f"output          {output}")
