@@ -16,6 +16,7 @@ from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
+from thalweg.engine.task import make_net
 from thalweg.federation.client_state import ClientProgram, ClientState
 from thalweg.federation.messages import Hello, SurveyRequest, TrainRequest
 from thalweg.network.remote_federation import Packet, RemoteFederation
@@ -74,7 +75,7 @@ class BytesFederation(RemoteFederation):
     """
 
     def __init__(self, plan: Plan, data: Dataset, fate: Fate = deliver_all) -> None:
-        net = plan.scenario.net.build(data.input_shape, data.num_classes)
+        net = make_net(plan.scenario, data)
         self.client_pool, self.fate = make_client_pool(plan, data, net.num_params), fate
         self.world = self.client_pool.world
         self._trainer = SingleTrainer.from_plan(plan, net, apply_views(data, self.world))
@@ -149,7 +150,7 @@ class BytesFederation(RemoteFederation):
 def _make_node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
     """Make the node of a device from the plan as text, its own stream and the data."""
     plan = plan_from_toml(plan_to_toml(plan), "the plan")
-    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    net = make_net(plan.scenario, data)
     stream = SingleClientStream(world, client)
     data = apply_views(data, world)
     labels = data.all_labels("train")

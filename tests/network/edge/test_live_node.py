@@ -65,7 +65,7 @@ def batch_of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
         ("fedogd", "digits-partial"),
         ("ode", "digits-partial"),  # uses the model and a broadcast
         ("fedavg", "regression"),
-        ("feddrift,local.optimizer=adam,local.optimizer_state=keep", "regression"),
+        ("ifca,local.optimizer=adam,local.optimizer_state=keep", "regression"),
     ],
 )
 def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
