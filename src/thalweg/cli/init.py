@@ -55,7 +55,7 @@ def make_table(seed: int = 0) -> str:
     rows = []
     for hour in range(HOURS):
         for pump in range(PUMPS):
-            if rng.random() < 0.03:
+            if rng.random() < 0.3:
                 worn[pump] = not worn[pump]
             is_worn, load = worn[pump], rng.choice(["low", "medium", "high"])
             heat = {"low": 0, "medium": 3, "high": 6}[load]
