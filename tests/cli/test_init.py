@@ -59,7 +59,7 @@ def test_table_has_the_problems_that_the_page_shows(tmp_path: Path) -> None:
     del frame["time"]
     leak, repeated = find_problems(thalweg.Dataset.from_frame(frame, label="state"))
     assert leak.startswith("'cost' alone almost determines the target")
-    assert "47 of 1247 rows repeat another row" in repeated
+    assert "67 of 1267 rows repeat another row" in repeated
 
 
 def test_folder_with_files_is_rejected(tmp_path: Path) -> None:

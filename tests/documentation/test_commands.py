@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from documentation.pages import PAGES, ROOT, blocks, commands, spans
 from thalweg.baselines import BASELINES
 from thalweg.cli.catalogue import PARTS
+from thalweg.cli.init import write_example
 from thalweg.cli.main import app
 from thalweg.core.errors import ThalwegError
 from thalweg.engine.plan import AnyPlan, make_any_plan, make_plan, plan_to_toml
@@ -119,6 +120,8 @@ def choose_sizes(scenario: Scenario, *_: Any) -> Scenario:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the pages tell the reader to write."""
     tmp_path = tmp_path_factory.mktemp("reader")
+    write_example(tmp_path)
+    (tmp_path / "clean.csv").write_text((tmp_path / "pumps.csv").read_text())
     (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
     balanced = next(body for body in blocks(ROOT / "CONTRIBUTING.md", "python"))
     (tmp_path / "src/thalweg/memory").mkdir(parents=True)
