@@ -170,12 +170,14 @@ def test_command_can_be_planned(command: str) -> None:
 
 
 @cache
-def is_accepted(overrides: tuple[str, ...]) -> bool:
-    """Does some recipe on some scenario accept all of these settings?"""
+def is_accepted(overrides: tuple[str, ...], table: str) -> bool:
+    """Does some recipe on some scenario or on a user's table accept all of these settings?"""
     parts = {each.partition("=")[0].partition(".")[0] for each in overrides}
     kinds = [f"{part}={kind}" for part in sorted(parts & PARTS.keys()) for kind in PARTS[part]]
     tries = [("sfedpo", "digits-partial", overrides)]  # the usual case first
     tries += [("sfedpo", "digits-partial", (kind, *overrides)) for kind in kinds]
+    columns = ("data.label=state", "data.client=pump", "data.time=time", "data.drop=cost")
+    tries += [("fedavg", table, (*columns, *overrides))]
     tries += [(recipe, "digits-partial", overrides) for recipe in RECIPES]
     tries += [("sfedpo", scenario, overrides) for scenario in SCENARIOS]
     tries += [(name, "digits-partial", overrides) for name in BASELINES]
@@ -192,11 +194,11 @@ def is_accepted(overrides: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("overrides", sorted(SETTINGS), ids=" ".join)
-def test_settings_on_a_page_are_accepted(overrides: tuple[str, ...]) -> None:
-    assert is_accepted(overrides), SETTINGS[overrides]
+def test_settings_on_a_page_are_accepted(overrides: tuple[str, ...], folder: Path) -> None:
+    assert is_accepted(overrides, str(folder / "pumps.csv")), SETTINGS[overrides]
 
 
-def test_wrong_commands_and_settings_are_rejected(place: None) -> None:
+def test_wrong_commands_and_settings_are_rejected(place: None, folder: Path) -> None:
     for command in (
         "thalweg run sfedop --on digits-partial",
         "thalweg run sfedpo --on digits-partial --set memory.budgets=1",
@@ -208,5 +210,5 @@ def test_wrong_commands_and_settings_are_rejected(place: None) -> None:
     ):
         with pytest.raises((ThalwegError, AssertionError)):
             test_command_can_be_planned(command)
-    assert not is_accepted(("memory.budgets=1",))
+    assert not is_accepted(("memory.budgets=1",), str(folder / "pumps.csv"))
     assert any("dpcs" in line for line in COMMANDS), "the pages contain commands"
