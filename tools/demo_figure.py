@@ -1,6 +1,6 @@
 """Draw the figure of the README from the runs of ``make demo``; finished runs are reused.
 
-    python tools/demo_figure.py [FOLDER]          (default: runs/demo)
+python tools/demo_figure.py [FOLDER]          (default: runs/demo)
 """
 
 from __future__ import annotations
