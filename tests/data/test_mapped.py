@@ -14,7 +14,7 @@ from thalweg.core.transforms import Mirrored
 from thalweg.core.views import View
 from thalweg.data import ArrayFolder, Dataset
 from thalweg.data.in_memory import compute_checksum
-from thalweg.data.mapped import checksum_array, is_mapped
+from thalweg.data.mapped import checksum_array, find_file_part, is_mapped
 
 N = 40
 
@@ -64,6 +64,16 @@ def test_mapped_array_passed_from_python_stays_mapped(folder: Path) -> None:
     np.testing.assert_array_equal(data.samples("train", np.arange(N)), x)
 
 
+def test_a_part_of_a_file_can_be_opened_again(folder: Path) -> None:
+    x = np.load(folder / "x.npy", mmap_mode="r")
+    for part in (x, x[3:7], np.asarray(x)[5:][..., None]):
+        found = find_file_part(part)
+        assert found is not None
+        np.testing.assert_array_equal(found.open(), part)
+    assert find_file_part(x[::2]) is None  # not in C order: copied
+    assert find_file_part(x[0:3].copy()) is None
+
+
 def test_views_of_mapped_images(folder: Path, images: npt.NDArray[np.uint8]) -> None:
     views = (View(), View(transform=Mirrored()))
     mapped = replace(ArrayFolder(str(folder)).load(None, 0), views=views)
@@ -76,8 +86,12 @@ def test_a_run_is_the_same_as_with_images_in_memory(
     folder: Path, images: npt.NDArray[np.uint8]
 ) -> None:
     plain = Dataset.from_arrays(images, np.arange(N) % 4, client=np.arange(N) % 5)
-    one, two = (thalweg.run("fedavg", data, rounds=2) for data in (folder, plain))
-    assert one.metrics[-1]["test_loss"] == two.metrics[-1]["test_loss"]
+    runs = [
+        thalweg.run("fedavg", data, rounds=2, workers=workers)
+        for data, workers in ((plain, 1), (folder, 1), (folder, 2))
+    ]
+    losses = [run.metrics[-1]["test_loss"] for run in runs]
+    assert losses[0] == losses[1] == losses[2]
 
 
 def test_checksum_covers_rows_at_equal_distances(tmp_path: Path) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +13,38 @@ from thalweg.core.types import Ints
 NUM_CHECKED = 256  # rows of a memory-mapped array that its checksum covers
 
 
-def is_mapped(array: npt.NDArray[Any]) -> bool:
-    """Return whether the values of an array are in a memory-mapped file."""
+class FilePart(NamedTuple):
+    """The values of a memory-mapped array: a part of a file, in C order."""
+
+    path: str
+    offset: int  # bytes
+    shape: tuple[int, ...]
+    dtype: str
+
+    def open(self) -> npt.NDArray[Any]:
+        """Map the same values, for example in another process."""
+        mapped: Any = np.memmap(
+            self.path, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape
+        )
+        return np.asarray(mapped)
+
+
+def find_file_part(array: npt.NDArray[Any]) -> FilePart | None:
+    """Return the file of a memory-mapped array in C order; None: the array is in memory."""
+    root: Any = None
     owner: Any = array
     while isinstance(owner, np.ndarray):
-        if isinstance(owner, np.memmap):
-            return True
+        root = owner if isinstance(owner, np.memmap) else root
         owner = owner.base
-    return isinstance(owner, mmap.mmap)
+    if root is None or root.filename is None or not array.flags.c_contiguous:
+        return None
+    offset = int(root.offset) + array.ctypes.data - root.ctypes.data
+    return FilePart(str(root.filename), offset, array.shape, array.dtype.str)
+
+
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Return whether the values of an array are in a memory-mapped file, in C order."""
+    return find_file_part(array) is not None
 
 
 def checksum_array(array: npt.NDArray[Any], start: int = 0) -> int:

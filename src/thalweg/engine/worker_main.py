@@ -17,6 +17,7 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
+from thalweg.data.mapped import FilePart
 from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
@@ -51,7 +52,7 @@ class WorkerSetup(NamedTuple):
     net: Net
     objective: Objective
     local: LocalTraining
-    arrays: dict[str, SharedArray]  # x, y, x_test, y_test
+    arrays: dict[str, SharedArray | FilePart]  # x, y, x_test, y_test, index, index_test
     num_classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -135,7 +136,10 @@ def run_worker(connection: Connection) -> None:
 
 def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> StackedTrainer:
     arrays: dict[str, Any] = {
-        name: memories[number].array(layout) for name, (number, layout) in setup.arrays.items()
+        name: array.open()
+        if isinstance(array, FilePart)
+        else memories[array.number].array(array.layout)
+        for name, array in setup.arrays.items()
     }
     data = Dataset(
         name="shared",

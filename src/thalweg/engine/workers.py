@@ -31,6 +31,7 @@ from thalweg.core.errors import ThalwegError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
+from thalweg.data.mapped import FilePart, find_file_part
 from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory, count_cores, worker_environment
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask, Trainer
@@ -197,11 +198,18 @@ class WorkerPool:
         augment: Augmentation | None,
         loss: Loss,
     ) -> None:
-        arrays = {}
-        for name in ("x", "y", "x_test", "y_test"):
-            memory, layout = SharedMemory.from_array(getattr(data, name))
-            arrays[name] = SharedArray(self._share_memory(memory), layout)
-            del self._memories[arrays[name].number]  # used by the workers only
+        arrays: dict[str, SharedArray | FilePart] = {}
+        for name in ("x", "y", "x_test", "y_test", "index", "index_test"):
+            values = getattr(data, name)
+            if values is None:
+                continue
+            if (part := find_file_part(values)) is not None:
+                arrays[name] = part  # each worker maps the file
+                continue
+            memory, layout = SharedMemory.from_array(values)
+            number = self._share_memory(memory)
+            arrays[name] = SharedArray(number, layout)
+            del self._memories[number]  # used by the workers only
         setup = WorkerSetup(
             net,
             objective,
