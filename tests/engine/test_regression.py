@@ -38,7 +38,7 @@ def scenario(file: Path, **changes: Any) -> Scenario:
     parts: dict[str, Any] = {
         "data": Arrays(str(file)),
         "net": Mlp(hidden=(4,)),
-        "world": Replay(arrivals=16, availability=1.0),
+        "world": Replay(arrivals=16, availability=1.0, at_end="restart"),
         "rounds": 2,
         "ticks": 2,
         "capacity": 32,

@@ -30,7 +30,7 @@ from thalweg.streams import (
 )
 
 SETTING = Setting(np.arange(240) % 3, 3, ticks=2, capacity=8, rounds=10, seed=4)
-QUIET = Replay(num_clients=4, arrivals=5, availability=1.0)
+QUIET = Replay(num_clients=4, arrivals=5, availability=1.0, at_end="restart")
 LATENT = LatentStates(num_clients=4, clusters=(0.5, 10.0), states_per_cluster=3, reachable=3)
 
 
