@@ -152,7 +152,7 @@ def test_every_kind_of_every_stage_can_be_set_and_written_to_toml(recipe, owner)
     typed = 0
     for overrides, policy in choices_of(owner):
         if any(f.default is f.default_factory is MISSING for f in fields(policy)):
-            with pytest.raises(ConfigError, match="needs (path|name)"):  # of the user's own data
+            with pytest.raises(ConfigError, match=r"needs (path|name)"):  # of the user's own data
                 make_plan(recipe, "digits-partial", overrides=overrides)
             continue
         plan = make_plan(recipe, "digits-partial", overrides=overrides)
