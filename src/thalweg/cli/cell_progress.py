@@ -177,9 +177,9 @@ def _bar(
             cell_progress.record(event)
             row = event.row or {}
             requested = event.job.plan.scenario.headline
-            measured = {name for name in (requested, *HEADLINES) if name in row}
+            measured = {name for name in HEADLINES if name in row}
             name = choose_headline(measured, is_time_ordered=is_time_ordered)
-            score = row.get(requested if requested in measured else name)
+            score = row.get(requested if requested is not None and requested in row else name)
             known = "" if score is None else f" {score:.3f}"
             now = f"   {_job_name(event.job)}{known}"
             progress.update(

@@ -49,8 +49,9 @@ def dataset_from_samples(
             column.append(part)
     if not columns:
         raise DataError(f"{where}: expected items (x, y), got none.")
-    x, y, client, time = [*columns, None, None][:4]
-    assert x is not None
+    x, y = columns[:2]
+    client = columns[2] if len(columns) > 2 else None
+    time = columns[3] if len(columns) > 3 else None
     if isinstance(x[0], Mapping):
         return _from_mappings(x, y, client, time, name, drop, rules, where)
     require(not drop, f"{where}: drop={drop} needs features with names, but x is a sequence.")
