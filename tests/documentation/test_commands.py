@@ -43,6 +43,8 @@ STARTS = (
     "thalweg.cli.certs.make_certs",
     "thalweg.cli.flower_app.write_project",
     "thalweg.cli.init.write_example",
+    "thalweg.cli.predict.load",
+    "thalweg.cli.export.load",
 )
 PLACEHOLDERS = {
     "NAME": "dds",

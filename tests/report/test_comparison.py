@@ -12,7 +12,8 @@ import thalweg
 from thalweg.core.errors import ConfigError
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.memory import Reservoir
-from thalweg.report.comparison import comparison_jobs, read_cell
+from thalweg.report.cells import Cell
+from thalweg.report.comparison import Comparison, comparison_jobs, read_cell
 
 SMALL: dict[str, Any] = {"capacity": 16, "ticks": 2, "world": {"num_clients": 4}}
 
@@ -136,3 +137,42 @@ def test_identical_recipes_and_headline_of_a_time_ordered_table(tmp_path: Path) 
     assert first.main_metric == "prequential_accuracy"
     assert (second.identical_to, second.identical_reason) == ("fedavg", "no sessions")
     assert third.is_deterministic
+
+
+def make_comparison() -> Comparison:
+    """Accuracies 0.5, 0.6 and 0.7 against 0.6, 0.8 and 1.0: the differences are 0.1, 0.2, 0.3."""
+    values = {"fedavg": (0.5, 0.6, 0.7), "<b>": (0.6, 0.8, 1.0)}
+    cells = [
+        Cell(
+            recipe,
+            "digits-full",
+            seed,
+            "done",
+            "",
+            [{"round": 1, "accuracy": value / 2}, {"round": 2, "accuracy": value}],
+            "thalweg run",
+            1.0,
+        )
+        for recipe, of_seeds in values.items()
+        for seed, value in enumerate(of_seeds)
+    ]
+    return Comparison("digits-full", cells)
+
+
+def test_comparison_is_a_table_with_paired_tests() -> None:
+    comparison = make_comparison()
+    first, second = comparison.table().to_pylist()
+    assert (first["recipe"], first["metric"], first["seeds"]) == ("fedavg", "accuracy", 3)
+    assert first["mean"] == pytest.approx(0.6)
+    assert first["difference"] is None
+    assert (second["against"], second["difference"]) == ("fedavg", pytest.approx(0.2))
+    assert second["p_value"] == pytest.approx(0.0742, abs=1e-4)  # t = 3.4641, 2 degrees of freedom
+    assert comparison.tests()["<b>"].p_value == second["p_value"]
+
+
+def test_comparison_has_short_texts_and_a_figure() -> None:
+    comparison = make_comparison()
+    expected = "<Comparison on digits-full, accuracy: fedavg 0.6000 ± 0.1000, <b> 0.8000 ± 0.2000>"
+    assert repr(comparison) == expected
+    assert "<th>&lt;b&gt;</th><td>0.8000 ± 0.2000</td>" in comparison._repr_html_()
+    assert len(comparison.plot().axes) >= 1
