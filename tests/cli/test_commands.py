@@ -37,7 +37,8 @@ def parse_run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[AnyPla
 
     monkeypatch.setattr(run, "run_command", stop)
     main.app(words, standalone_mode=False)
-    return tuple(found)  # type: ignore[return-value]
+    plan, command, data_dir = found
+    return plan, command, data_dir
 
 
 def parse_compare(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from thalweg.cli.progress import estimate_round_seconds, format_duration
 from thalweg.core.errors import ConfigError
-from thalweg.core.metrics import HEADLINES, choose_headline
+from thalweg.core.metrics import choose_headline
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob
 from thalweg.engine.plan import BaselinePlan
 from thalweg.engine.processes import count_cores
@@ -176,10 +176,9 @@ def _bar(
         def show(event: CellEvent) -> None:
             cell_progress.record(event)
             row = event.row or {}
-            requested = event.job.plan.scenario.headline
-            measured = {name for name in HEADLINES if name in row}
-            name = choose_headline(measured, is_time_ordered=is_time_ordered)
-            score = row.get(requested if requested is not None and requested in row else name)
+            requested = event.job.plan.scenario.headline or ""
+            default = choose_headline(row.keys(), is_time_ordered=is_time_ordered)
+            score = row.get(requested if requested in row else default)
             known = "" if score is None else f" {score:.3f}"
             now = f"   {_job_name(event.job)}{known}"
             progress.update(
