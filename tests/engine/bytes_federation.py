@@ -79,7 +79,8 @@ class BytesFederation(RemoteFederation):
         self.client_pool, self.fate = make_client_pool(plan, data, net.num_params), fate
         self.world = self.client_pool.world
         self._trainer = SingleTrainer.from_plan(plan, net, apply_views(data, self.world))
-        super().__init__(MessageSchema(plan.recipe, net.num_params), self._transfer, self._roster)
+        schema = MessageSchema(plan.recipe, net.num_params, data.task == "regression")
+        super().__init__(schema, self._transfer, self._roster)
         self.nodes = [_make_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # client -> its state
         self._delayed: list[Packet] = []
@@ -153,11 +154,12 @@ def _make_node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNo
     net = make_net(plan.scenario, data)
     stream = SingleClientStream(world, client)
     data = apply_views(data, world)
-    labels = data.all_labels("train")
+    labels = data.all_classes("train")
     clients = ClientProgram(plan.recipe, stream, labels, plan.local, plan.seed, net.num_params)
     trainer = SingleTrainer.from_plan(plan, net, data)
     node = Node(clients, client, trainer, plan.scenario.prequential)
-    return RemoteNode(node, MessageSchema(plan.recipe, net.num_params))
+    schema = MessageSchema(plan.recipe, net.num_params, data.task == "regression")
+    return RemoteNode(node, schema)
 
 
 def _read_supplies(hellos: list[bytes], schema: MessageSchema) -> Supplies:

@@ -76,7 +76,8 @@ def test_live_regression_trains_and_tests_on_the_numbers_of_its_devices(
     more = ("world=live", "world.num_clients=3", "local.lr=0.05")
     plan = tiny_plan(recipe, str(file), 4, *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=3, live=True)
-    source = DeviceOptions(data=f"replay:{file}?client=1")
+    # Fewer samples than a batch between rounds, so that they wait for a request with a model.
+    source = DeviceOptions(data=f"replay:{file}?client=1&rounds=10")
     with devices_in(tmp_path, 3, source) as devices:
         served = serve_run(FakeGrid(devices), folder)
         for device in devices.values():

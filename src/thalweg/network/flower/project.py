@@ -82,14 +82,14 @@ def include_model(plan: Plan) -> tuple[Plan, str | None]:
         return plan, None
     text = Path(source).read_text()
     for imported in _iter_imports(text):
-        neighbours = (Path(source).with_name(f"{imported}.py"), Path(source).with_name(imported))
-        if not imported or any(path.exists() for path in neighbours):
+        folder = Path(source).parent
+        if not imported or (folder / imported).exists() or (folder / f"{imported}.py").exists():
             raise ConfigError(
                 f"--model {net.path}: the project contains only this file, but it imports "
                 f"{imported or 'a relative module'} from its folder. Put everything into one file, "
                 "or into an installed package (--model package.module:NAME)."
             )
-    net = replace(net, path=f"{PACKAGE}.model:{name}")
+    net = replace(net, path=f"{PACKAGE}.model:{name}", digest="")  # now a module of a package
     return replace(plan, scenario=replace(plan.scenario, net=net)), text
 
 
