@@ -161,7 +161,7 @@ def _from_mappings(
         columns[owner] = [_to_plain(each) for each in client]
     if time is not None:
         columns[moment] = [_to_plain(each) for each in time]
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for each, values in columns.items():
         try:
             arrays[each] = pa.array(values, from_pandas=True)
