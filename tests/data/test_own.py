@@ -142,3 +142,14 @@ def test_frame_of_another_kind_is_rejected() -> None:
         Dataset.from_frame(np.eye(3), label="a")
     with pytest.raises(ConfigError, match="unknown label column in the table: 'ill'"):
         Dataset.from_frame(COLUMNS, label="ill")
+
+
+def test_client_with_one_sample_is_only_in_the_training_part() -> None:
+    owner = ["many"] * 9 + ["one"]
+    data = Dataset.from_arrays(np.eye(10), [0, 1] * 5, client=owner, time=np.arange(10)[::-1])
+    assert data.client is not None
+    assert data.client_test is not None
+    assert data.client.tolist().count(data.client_names.index("one")) == 1
+    assert data.client_test.tolist() == [0, 0]
+    assert data.time is not None
+    assert sorted(data.time.tolist()) == [0, 1, 2, 3, 4, 5, 6, 7]  # the latest two are held out
