@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,21 @@ from thalweg.core.errors import ConfigError
 from thalweg.engine.plan import make_plan, read_plan
 from thalweg.nets import Module
 from thalweg.network.edge.device_client import DeviceOptions
-from thalweg.network.flower.project import ProjectOptions, write_app, write_project
+from thalweg.network.flower.project import PACKAGE, ProjectOptions, write_app, write_project
 from thalweg.network.flower.server_app import run_project
+
+
+@pytest.fixture(autouse=True)
+def remove_imported_projects() -> Iterator[None]:
+    """Remove the packages of projects, which have the same name in all tests, before and after."""
+    _remove_imported_projects()
+    yield
+    _remove_imported_projects()
+
+
+def _remove_imported_projects() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
@@ -81,12 +95,8 @@ def test_project_with_a_module_contains_its_file_and_equals_the_simulated_run(
     assert "--model thalweg_app/model.py:DigitMlp" in (app / "README.md").read_text()
     monkeypatch.syspath_prepend(app)  # as Flower does for a ServerApp
     config = {"thalweg-run": str(run), "min-clients": 5}
-    try:
-        with devices_in(tmp_path, 5, DeviceOptions(model=f"{copy}:DigitMlp")) as devices:
-            run_project(FakeGrid(devices), config, app / "thalweg_app" / "plan.toml")
-    finally:
-        for name in ("thalweg_app.model", "thalweg_app"):
-            sys.modules.pop(name, None)
+    with devices_in(tmp_path, 5, DeviceOptions(model=f"{copy}:DigitMlp")) as devices:
+        run_project(FakeGrid(devices), config, app / "thalweg_app" / "plan.toml")
     saved = load_file(run / "model.safetensors")
     for name, value in simulated.net.named_parameters(simulated.model).items():
         assert np.array_equal(saved[name], value), name
