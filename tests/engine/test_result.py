@@ -236,3 +236,12 @@ def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ConfigError, match="pip install pandas"):
         table_to_pandas(pa.table({"a": [1]}))
+
+
+def test_clients_keep_their_own_statistics() -> None:
+    settings: dict[str, Any] = {"world": {"arrivals": 8}, "net": {"buffers": "local"}}
+    result = thalweg.run("fedavg", make_data(), model=Small(), rounds=2, **settings)
+    means = [result.module(client).get_buffer("norm.running_mean") for client in (None, "a", "b")]
+    assert not torch.equal(means[1], means[2])
+    assert torch.allclose(means[0], (means[1] + means[2]) / 2, atol=1e-5)
+    assert torch.equal(result.module("a").last.weight, result.module("b").last.weight)
