@@ -9,7 +9,10 @@ import pytest
 
 from thalweg.baselines import BASELINES
 from thalweg.core.errors import UnknownName
+from thalweg.cli.main import app
 from thalweg.recipes import RECIPES
+
+COMMANDS = [each.name or each.callback.__name__ for each in app.registered_commands]
 
 
 def test_help_has_examples_and_imports_no_large_package():
@@ -270,3 +273,11 @@ def test_flower_app_writes_a_project_and_prints_how_to_start_it(thalweg, tmp_pat
     done = thalweg("flower-app", "other", "majority", "--on", "gaussian-mixture")
     assert done.returncode == 2
     assert "expected a recipe, got the baseline majority" in done.stderr
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_fits_80_columns_and_has_an_example(thalweg, command):
+    done = thalweg(*([command] if command else []), "--help")
+    assert done.returncode == 0, done.stderr
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert command in (None, "list") or f"thalweg {command} " in done.stdout.split("Options")[0]

@@ -172,6 +172,12 @@ trains a model of your own (`net.py`) with FedAvg, and again with a memory polic
     thalweg compare fedavg fedavg,memory=memory.py:Newest --on {TABLE} --model net.py:Net \\
         --set data.label=state --set data.client=pump --set data.time=time --set data.drop=cost
 
+A run and its predictions (for a table with the same features, or for this one):
+
+    thalweg run fedavg --on {TABLE} --out runs/first --set data.label=state \\
+        --set data.client=pump --set data.time=time --set data.drop=cost
+    thalweg predict runs/first --data {TABLE} --out predicted.csv
+
 Next steps:
 
 - replace `{TABLE}` by your own table and name its columns;

@@ -238,6 +238,8 @@ def compare(
 ) -> None:
     """Compare several recipes on one scenario with the same seeds.
 
+    thalweg compare fedavg sfedpo,weights=equal --on digits-partial --seeds 3
+
     Writes a table (mean and standard deviation over seeds), a figure and a
     self-contained HTML page. Finished runs in the folder are not repeated.
     """
@@ -745,7 +747,10 @@ def show(
     ],
     debug: Debug = False,
 ) -> None:
-    """Explain one name: what it does, its fields and their defaults."""
+    """Explain one name: what it does, its fields and their defaults.
+
+    thalweg show dds
+    """
     from thalweg.cli.catalogue import show_command
 
     show_command(name)
