@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from thalweg.baselines import BASELINES
-from thalweg.core.errors import UnknownName
 from thalweg.cli.main import app
+from thalweg.core.errors import UnknownName
 from thalweg.recipes import RECIPES
 
 COMMANDS = [each.name or each.callback.__name__ for each in app.registered_commands]
