@@ -71,10 +71,18 @@ def test_a_path_of_the_server_is_never_used(
         read_server_plan(text, DeviceOptions(model=model, allows_own_code=own_code))
 
 
-def test_the_path_of_the_device_replaces_that_of_the_server() -> None:
-    text = plan_to_toml(tiny_plan("fedavg", "digits-partial", 2, "net=module", "net.path=a.py:Net"))
-    plan = read_server_plan(text, DeviceOptions(model="/here/own.py:Net"))
-    assert plan.scenario.net == Module("/here/own.py:Net")
+def test_the_file_of_the_device_replaces_that_of_the_server(tmp_path: Path) -> None:
+    """The file of the device has another path and another text, thus another digest."""
+    code = "import torch\n\ndef make():\n    return torch.nn.Linear(4, 3)\n"
+    theirs, ours = tmp_path / "theirs.py", tmp_path / "ours.py"
+    theirs.write_text(code)
+    ours.write_text(f"# A comment of the device.\n{code}")
+    plan = tiny_plan("fedavg", "digits-partial", 2, "net=module", f"net.path={theirs}:make")
+    assert isinstance(plan.scenario.net, Module)
+    assert plan.scenario.net.digest != ""
+    net = read_server_plan(plan_to_toml(plan), DeviceOptions(model=f"{ours}:make")).scenario.net
+    assert net == Module(f"{ours}:make")
+    assert build_net(net, (4,), 3).num_params == 4 * 3 + 3
 
 
 def test_a_model_for_a_run_without_module_is_rejected() -> None:

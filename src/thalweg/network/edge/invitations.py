@@ -59,7 +59,8 @@ def read_server_plan(text: str, options: DeviceOptions) -> Plan:
 def _set_model(plain: dict[str, Any], model: str | None) -> None:
     """Replace the path of the plan's module by that of this device.
 
-    A path from the network is never imported.
+    A path from the network is never imported. The digest of the server's file is not compared,
+    because a file with another text can define the same model; `check_tensors` compares tensors.
     """
     scenario = plain.get("scenario")
     net = scenario.get("net") if isinstance(scenario, dict) else None
