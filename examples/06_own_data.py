@@ -1,16 +1,16 @@
 """Your own table as a scenario: faults of six machines, predicted from two sensors.
 
 A CSV or Parquet file is a scenario. Name the column to predict and, if the file has them, the
-columns for the client and the time of a row. All other numeric columns are inputs. Takes a few
-seconds and prints
+columns for the client and the time of a row. All other columns are inputs. Each row arrives once.
+Takes a few seconds and prints
 
     6 clients, accuracy 1.00; always predicting the commonest label: 0.62
 
 The same run from the command line, with a file written by `python examples/06_own_data.py
 sensors.csv`:
 
-    thalweg run fedavg --on sensors.csv --seed 7 --rounds 20 --set data.label=fault \
-        --set data.client=device --set data.time=when --set world.availability=1
+    thalweg run fedavg --on sensors.csv --seed 7 --set data.label=fault \
+        --set data.client=device --set data.time=when
 """
 
 import sys
@@ -36,8 +36,8 @@ def write_table(path: Path) -> float:
 
 def main(path: Path) -> None:
     commonest = write_table(path)
-    columns = ["data.label=fault", "data.client=device", "data.time=when", "world.availability=1"]
-    final = thalweg.run("fedavg", str(path), seed=7, rounds=20, overrides=columns).final
+    columns = ["data.label=fault", "data.client=device", "data.time=when"]
+    final = thalweg.run("fedavg", path, seed=7, overrides=columns).final
     print(
         f"{final['cohort']} clients, accuracy {final['accuracy']:.2f}; "
         f"always predicting the commonest label: {commonest:.2f}"

@@ -37,6 +37,8 @@ def test_rules_survive_json() -> None:
 def test_outputs_become_class_names_or_numbers() -> None:
     _, rules = make_preprocessing()
     assert rules.decode(np.array([[0.1, 0.9], [2.0, 1.0]])).tolist() == ["yes", "no"]
+    digits = Preprocessing("classification", (2,), class_names=("0", "7"))
+    assert digits.decode(np.array([[0.1, 0.9]])).tolist() == [7]
     numbers = Preprocessing("regression", (2,))
     assert numbers.decode(np.array([[0.5], [1.5]])).tolist() == [0.5, 1.5]
     assert numbers.decode(np.array([[0.5, 1.0]])).tolist() == [[0.5, 1.0]]

@@ -179,7 +179,8 @@ def is_accepted(overrides: tuple[str, ...], table: str) -> bool:
     tries = [("sfedpo", "digits-partial", overrides)]  # the usual case first
     tries += [("sfedpo", "digits-partial", (kind, *overrides)) for kind in kinds]
     columns = ("data.label=state", "data.client=pump", "data.time=time", "data.drop=cost")
-    tries += [("fedavg", table, (*columns, *overrides))]
+    tries += [("fedavg", table, (*columns, *overrides)), ("fedavg", table, overrides)]
+    tries += [("fedavg", "river:SEA", overrides)]
     tries += [(recipe, "digits-partial", overrides) for recipe in RECIPES]
     tries += [("sfedpo", scenario, overrides) for scenario in SCENARIOS]
     tries += [(name, "digits-partial", overrides) for name in BASELINES]
@@ -195,6 +196,7 @@ def is_accepted(overrides: tuple[str, ...], table: str) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("overrides", sorted(SETTINGS), ids=" ".join)
 def test_settings_on_a_page_are_accepted(overrides: tuple[str, ...], folder: Path) -> None:
     assert is_accepted(overrides, str(folder / "pumps.csv")), SETTINGS[overrides]

@@ -39,7 +39,19 @@ YOURS = {
 }
 SUFFIXES = (
     ".mat",
-    *(".csv", ".parquet", ".npz", ".json", ".jsonl", ".toml", ".html", ".png", ".txt", ".gz"),
+    *(
+        ".csv",
+        ".parquet",
+        ".npy",
+        ".npz",
+        ".json",
+        ".jsonl",
+        ".toml",
+        ".html",
+        ".png",
+        ".txt",
+        ".gz",
+    ),
     ".safetensors",
     ".db",
 )

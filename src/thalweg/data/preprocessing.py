@@ -6,6 +6,7 @@ rows: see `Preprocessing.transform` and `Preprocessing.decode`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -108,14 +109,18 @@ class Preprocessing:
         return self._scale(x.astype(np.float64))
 
     def decode(self, outputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return predictions (n,) or (n, D): names of classes if known, class numbers, or numbers.
+        """Return predictions (n,) or (n, D): labels like those of the training data, or numbers.
 
-        `outputs` (n, C) are those of a net.
+        `outputs` (n, C) are those of a net. Labels are whole numbers if the names of all classes
+        are, else texts.
         """
         if self.task == "regression":
             return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
         best: npt.NDArray[Any] = outputs.argmax(axis=1)
-        return np.take(self.class_names, best) if self.class_names else best
+        if not self.class_names:
+            return best
+        is_number = all(re.fullmatch(r"0|-?[1-9]\d*", name) for name in self.class_names)
+        return np.take(np.array(self.class_names).astype(int if is_number else str), best)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `from_dict` restores them exactly."""
