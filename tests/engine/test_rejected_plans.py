@@ -147,7 +147,7 @@ REFUSALS = [
         "feddrift",
         "digits-full",
         ["local.optimizer_state=keep"],
-        "bank=one-model",
+        "bank=ifca",
     ),
     RejectedPlan("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]
