@@ -67,3 +67,11 @@ def test_run_warns_about_own_data_in_python() -> None:
     data = Dataset.from_frame(make_columns(n=np.arange(N)), label="sick")
     with pytest.warns(DataWarning, match="'n' never decreases"):
         thalweg.run("fedavg", data, rounds=1, workers=1)
+
+
+def test_class_with_one_row_is_reported() -> None:
+    columns = make_columns()
+    columns["sick"] = ["yes" if label else "no" for label in columns["sick"]]
+    columns["sick"][5] = "yess"
+    (text,) = find_problems(Dataset.from_frame(columns, label="sick"))
+    assert text.startswith("1 of 3 classes have one row ('yess')")

@@ -153,3 +153,14 @@ def test_client_with_one_sample_is_only_in_the_training_part() -> None:
     assert data.client_test.tolist() == [0, 0]
     assert data.time is not None
     assert sorted(data.time.tolist()) == [0, 1, 2, 3, 4, 5, 6, 7]  # the latest two are held out
+
+
+def test_data_set_is_described_in_one_line() -> None:
+    data = Dataset.from_frame(COLUMNS, label="sick", client="town", name="mine")
+    expected = "Dataset('mine', 8 training and 2 test rows of shape (1,), 2 classes, 2 clients)"
+    assert repr(data) == expected
+
+
+def test_table_without_the_default_label_asks_for_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"no column 'label', the default. Name the column to"):
+        Dataset.from_frame(COLUMNS, label="label")

@@ -31,7 +31,7 @@ Targets = npt.NDArray[Any]  # class labels, int64 (n,), or numbers, float32 (n,)
 Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """One store of samples. Streams and memories hold row numbers, not samples.
 
@@ -119,6 +119,15 @@ class Dataset:
     @property
     def task(self) -> Task:
         return "classification" if self.num_classes > 0 else "regression"
+
+    def __repr__(self) -> str:
+        task = f"{self.num_classes} classes" if self.num_classes else "regression"
+        clients = "" if self.client is None else f", {len(np.unique(self.client))} clients"
+        times = "" if self.time is None else ", with times"
+        return (
+            f"Dataset({self.name!r}, {len(self.y)} training and {len(self.y_test)} test rows of "
+            f"shape {tuple(self.x.shape[1:])}, {task}{clients}{times})"
+        )
 
     @property
     def preprocessing(self) -> Preprocessing:

@@ -50,8 +50,23 @@ def find_problems(data: Dataset) -> list[str]:
     ['50 of 100 rows repeat another row exactly; 10 of the 20 test rows are also ...']
     """
     if data.kind != "features" or data.x.ndim != 2:
-        return _find_repeated_rows(data)
-    return [*_find_leaks(data), *_find_repeated_rows(data)]
+        return [*_find_rare_classes(data), *_find_repeated_rows(data)]
+    return [*_find_rare_classes(data), *_find_leaks(data), *_find_repeated_rows(data)]
+
+
+def _find_rare_classes(data: Dataset) -> list[str]:
+    """Return a warning about classes with one row, which may be misspelt labels."""
+    if data.task != "classification" or len(data.y) < MIN_ROWS:
+        return []
+    every = np.concatenate([data.y, data.y_test])
+    rare = np.flatnonzero(np.bincount(every, minlength=data.num_classes) == 1)
+    if not len(rare):
+        return []
+    names = [data.class_names[code] if data.class_names else str(code) for code in rare[:5]]
+    return [
+        f"{len(rare)} of {data.num_classes} classes have one row ({', '.join(map(repr, names))}); "
+        "check the spelling of the labels."
+    ]
 
 
 def _find_leaks(data: Dataset) -> list[str]:
@@ -143,7 +158,8 @@ def _find_repeated_rows(data: Dataset) -> list[str]:
     shared = int(np.isin(rows[n - num_test :], rows[: n - num_test]).sum())
     if shared:
         text += f"; {shared} of the {num_test} test rows are also training rows"
-    return [f"{text}. Remove repeated rows, or hold out by time or by client."]
+    remedy = "" if data.time is not None else ", or hold out by time or by client"
+    return [f"{text}. Remove repeated rows{remedy}."]
 
 
 def _hash_rows(x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:

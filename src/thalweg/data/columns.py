@@ -130,7 +130,8 @@ def read_column(table: pa.Table, name: str, file: Path | str) -> pa.ChunkedArray
         row = int(np.argmax(column.is_null().to_numpy()))
         raise DataError(
             f"{file}: row {row + 1}, column {name!r} is missing; expected a value in every row. "
-            "Fill in or drop such rows first."
+            "Fill in a value or drop the row; for features, missing=fill or missing=drop does it "
+            "(--set data.missing=fill)."
         )
     return column
 

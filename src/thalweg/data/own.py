@@ -334,6 +334,11 @@ def _choose_features(
     named += [("feature", each) for each in features or ()]
     named += [("dropped", each) for each in drop]
     for part, name in named:
+        if part == "label" and name == "label" and name not in known:
+            raise ConfigError(
+                f"{where} has no column 'label', the default. Name the column to predict "
+                f"(label=..., or --set data.label=NAME); its columns are {', '.join(known)}."
+            )
         if name is not None and name not in known:
             raise UnknownName(f"{part} column in {where}:", name, known)
     name, times = Counter(known).most_common(1)[0] if known else ("", 0)

@@ -213,7 +213,10 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> In
 
 
 def _drop(name: str) -> str:
-    return f"Drop it (drop=[{name!r}]; on the command line --set data.drop={name})."
+    return (
+        f"Drop it (drop=[{name!r}]; on the command line --set data.drop={name}, several columns "
+        "as data.drop=a,b)."
+    )
 
 
 def encode_columns(

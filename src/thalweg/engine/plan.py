@@ -140,6 +140,11 @@ def make_plan(
         f"expected a recipe, but {recipe} is a baseline, which has no model to train; compare it "
         f"with recipes (thalweg.compare), or run it from the command line (thalweg run {recipe}).",
     )
+    require(
+        isinstance(recipe, str | Recipe),
+        f"expected one recipe or its name, got {type(recipe).__name__}; compare several with "
+        "thalweg.compare.",
+    )
     recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
