@@ -30,7 +30,14 @@ MODULES: list[tuple[str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("name, more", [*MODULES, ("DropoutMlp", []), ("digit_transformer", [])])
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        *MODULES,
+        ("DropoutMlp", []),
+        pytest.param("digit_transformer", [], marks=pytest.mark.slow),
+    ],
+)
 def test_run_on_a_fake_grid_equals_the_simulated_run(
     name: str, more: list[str], tmp_path: Path
 ) -> None:

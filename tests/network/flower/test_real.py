@@ -35,6 +35,7 @@ def check_equals_simulation(folder: Path, simulated: Result) -> None:
         assert {**served, "seconds": 0} == {**ours, "seconds": 0}
 
 
+@pytest.mark.slow
 def test_project_with_a_module_on_one_device_equals_the_simulated_run(tmp_path: Path) -> None:
     """The smallest run with real processes. The server imports the copy in the project."""
     path, one = f"{user_modules.__file__}:group_norm_resnet", "world.num_clients=1"
