@@ -10,6 +10,7 @@ import torch
 
 from thalweg.core.errors import ConfigError, DataError, ThalwegError
 from thalweg.data import Dataset
+from thalweg.data.own import Rules, read_once
 
 N = 10
 COLUMNS: dict[str, Any] = {
@@ -164,3 +165,18 @@ def test_data_set_is_described_in_one_line() -> None:
 def test_table_without_the_default_label_asks_for_its_name() -> None:
     with pytest.raises(ConfigError, match=r"no column 'label', the default. Name the column to"):
         Dataset.from_frame(COLUMNS, label="label")
+
+
+def test_last_data_set_is_read_once_for_each_version() -> None:
+    seen: list[tuple[float, str]] = []
+
+    def read(source: Rules, origin: str) -> Dataset:
+        seen.append((source.test_fraction, origin))
+        return Dataset.from_frame(COLUMNS, label="sick")
+
+    first = read_once(read, Rules(), "a", 1)
+    assert read_once(read, Rules(), "a", 1) is first
+    assert read_once(read, Rules(), "a", 2) is not first  # the file has changed
+    read_once(read, Rules(test_fraction=0.5), "a", 2)
+    read_once(read, Rules(), "a", 2)  # only the last one is kept
+    assert seen == [(0.2, "a"), (0.2, "a"), (0.5, "a"), (0.2, "a")]

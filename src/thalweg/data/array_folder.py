@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from thalweg.core.errors import DataError
 from thalweg.data.arrays import OPTIONAL, REQUIRED
 from thalweg.data.base import Dataset
-from thalweg.data.own import Rules, dataset_from_arrays
+from thalweg.data.own import Rules, dataset_from_arrays, read_once
 from thalweg.data.search import find_user_folder
 
 
@@ -33,13 +32,16 @@ class ArrayFolder(Rules):
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Open and check the files; the same for every seed."""
         folder = find_user_folder(self.path, data_dir)
-        files = sorted(folder.glob("*.npy"))
-        return _load(self, folder, tuple((file.name, file.stat().st_mtime_ns) for file in files))
+        version = tuple((file.name, file.stat().st_mtime_ns) for file in _list_files(folder))
+        return read_once(_read, self, folder, version)
 
 
-@lru_cache(maxsize=1)  # the plan and the run need it
-def _load(source: ArrayFolder, folder: Path, changed: tuple[tuple[str, int], ...]) -> Dataset:
-    names = [Path(name).stem for name, _ in changed]
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.npy"))
+
+
+def _read(source: ArrayFolder, folder: Path) -> Dataset:
+    names = [file.stem for file in _list_files(folder)]
     missing = [name for name in REQUIRED if name not in names]
     unknown = [name for name in names if name not in (*REQUIRED, *OPTIONAL)]
     if missing or unknown:

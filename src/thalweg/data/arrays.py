@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
 from thalweg.core.errors import require
 from thalweg.data.base import Dataset
 from thalweg.data.npz import read_npz
-from thalweg.data.own import Rules, dataset_from_arrays
+from thalweg.data.own import Rules, dataset_from_arrays, read_once
 from thalweg.data.search import find_user_file
 
 REQUIRED = ("x", "y")
@@ -52,10 +51,9 @@ class Arrays(Rules):
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
         file = find_user_file(self.path, data_dir)
-        return _load(self, file, file.stat().st_mtime_ns)
+        return read_once(_read, self, file, file.stat().st_mtime_ns)
 
 
-@lru_cache(maxsize=1)  # the plan and the run need it
-def _load(source: Arrays, file: Path, changed: int) -> Dataset:
+def _read(source: Arrays, file: Path) -> Dataset:
     arrays = read_npz(file, REQUIRED, OPTIONAL)
     return dataset_from_arrays(**arrays, name=file.stem, rules=source, where=str(file))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,13 @@ import numpy.typing as npt
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_column, read_seconds
-from thalweg.data.own import Rules, check_roles, dataset_from_arrays, dataset_from_table
+from thalweg.data.own import (
+    Rules,
+    check_roles,
+    dataset_from_arrays,
+    dataset_from_table,
+    read_once,
+)
 from thalweg.data.samples import show_progress, stack_samples
 from thalweg.data.search import is_offline, list_candidates
 
@@ -67,11 +72,10 @@ class HuggingFace(Rules):
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the splits; the same for every seed."""
-        return _load(self, data_dir)
+        return read_once(_read, self, data_dir)
 
 
-@lru_cache(maxsize=1)  # the plan and the run need it
-def _load(source: HuggingFace, data_dir: Path | None) -> Dataset:
+def _read(source: HuggingFace, data_dir: Path | None) -> Dataset:
     found = _find(source.name, source.config, source.split, data_dir)
     held = None
     if source.test_split is not None:

@@ -7,8 +7,9 @@ which rows are held out, and how values are scaled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -65,6 +66,21 @@ def make_rules(given: Mapping[str, Any]) -> Rules:
         if name not in known:
             raise UnknownName("argument", name, known)
     return Rules(**given)
+
+
+@lru_cache(maxsize=1)  # the plan and the run need the same data
+def read_once(
+    read: Callable[[Any, Any], Dataset],
+    source: Rules,
+    origin: Hashable,
+    version: Hashable = None,
+) -> Dataset:
+    """Return ``read(source, origin)``; a second call with the same arguments does not read again.
+
+    `origin` is a file, a folder or a seed, and `version` the time of the last change of the files.
+    Only the last data set is kept.
+    """
+    return read(source, origin)
 
 
 @dataclass(frozen=True, eq=False)

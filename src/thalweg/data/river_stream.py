@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from thalweg.core.config import check_ranges, parse_pairs
 from thalweg.core.errors import ConfigError, DataError, UnknownName
 from thalweg.core.rng import Draw, rng_for
 from thalweg.data.base import Dataset
-from thalweg.data.own import Rules
+from thalweg.data.own import Rules, read_once
 from thalweg.data.samples import dataset_from_samples
 from thalweg.data.search import is_offline
 
@@ -55,11 +54,10 @@ class RiverStream(Rules):
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Draw or read the samples."""
-        return _load(self, seed)
+        return read_once(_read, self, seed)
 
 
-@lru_cache(maxsize=1)  # the plan and the run need it
-def _load(source: RiverStream, seed: int) -> Dataset:
+def _read(source: RiverStream, seed: int) -> Dataset:
     where = f"river:{source.name}"
     make, is_generator = _find_class(source.name)
     options = source.parse_options()

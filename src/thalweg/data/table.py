@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
 from thalweg.core.errors import require
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_table
-from thalweg.data.own import Rules, check_roles, dataset_from_table
+from thalweg.data.own import Rules, check_roles, dataset_from_table, read_once
 from thalweg.data.search import find_user_file
 
 SUFFIXES = (".parquet", ".csv")
@@ -65,11 +64,10 @@ class Table(Rules):
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
         file = find_user_file(self.path, data_dir)
-        return _load(self, file, file.stat().st_mtime_ns)
+        return read_once(_read, self, file, file.stat().st_mtime_ns)
 
 
-@lru_cache(maxsize=1)  # the plan and the run need it
-def _load(source: Table, file: Path, changed: int) -> Dataset:
+def _read(source: Table, file: Path) -> Dataset:
     return dataset_from_table(
         read_table(file),
         name=file.stem,
