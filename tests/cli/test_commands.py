@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from thalweg.cli import compare, main, run
-from thalweg.cli.cell_progress import parse_seeds
 from thalweg.engine.plan import AnyPlan
-from thalweg.report.comparison import comparison_jobs
+from thalweg.report.comparison import ComparisonArguments, comparison_jobs
 
 OPTIONS = [
     *["--on", "digits-partial", "--rounds", "2", "--engine", "reference", "--data-dir", "my data"],
     *["--set", "capacity=30", "--set", "world.num_clients=4", "--metric", "f1"],
     *["--metric", "log_loss", "--optimizer", "adam", "--set", "local.optimizer.betas=0.9,0.99"],
 ]
-NEXT_OPTIONS = ("seeds", "sets", "rounds", "engine", "data_dir", "out")
 
 
 def parse_run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[AnyPlan, str, Path]:
@@ -41,29 +39,19 @@ def parse_run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[AnyPla
     return plan, command, data_dir
 
 
-def parse_compare(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the arguments of ``thalweg compare``."""
-    found: dict[str, Any] = {}
+def parse_compare(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], str, ComparisonArguments]:
+    """Return the recipes, the scenario and the arguments of ``thalweg compare``."""
+    found: list[Any] = []
 
-    def stop(recipes: list[str], **options: Any) -> None:
-        found.update(options, recipes=recipes)
+    def stop(recipes: list[str], on: str, arguments: ComparisonArguments, as_json: bool) -> None:
+        found.extend([recipes, on, arguments])
 
     monkeypatch.setattr(compare, "compare_command", stop)
     main.app(words, standalone_mode=False)
-    return found
-
-
-def make_jobs(options: dict[str, Any]) -> Any:
-    return comparison_jobs(
-        options["recipes"],
-        options["on"],
-        seeds=parse_seeds(options["seeds"]),
-        rounds=options["rounds"],
-        overrides=options["sets"],
-        engine=options["engine"],
-        folder=Path("nowhere"),
-        data_dir=options["data_dir"],
-    )
+    recipes, on, arguments = found
+    return recipes, on, arguments
 
 
 def test_repeat_command_of_a_run_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,22 +66,16 @@ def test_repeat_command_of_a_run_gives_the_same_plan(monkeypatch: pytest.MonkeyP
 
 def test_commands_of_a_comparison_give_the_same_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["compare", "fedavg,memory=fifo", "moon", "--seeds", "4,", "--out", "c", *OPTIONS]
-    options = parse_compare(words, monkeypatch)
-    jobs = make_jobs(options)
+    recipes, on, arguments = parse_compare(words, monkeypatch)
+    jobs = comparison_jobs(recipes, on, arguments, Path("nowhere"))
     for job in jobs:
         plan, _, data_dir = parse_run(shlex.split(job.command)[1:], monkeypatch)
         assert (plan, data_dir) == (job.plan, Path("my data"))
-    single, variant = compare.next_steps(
-        jobs,
-        options["on"],
-        **{
-            name: options[name] for name in ("seeds", "sets", "rounds", "engine", "data_dir", "out")
-        },
-    )
+    single, variant = compare.next_steps(jobs, on, arguments)
     plan, _, _ = parse_run(shlex.split(single)[1:], monkeypatch)
     assert (plan.seed, plan.scenario) == (7, jobs[0].plan.scenario)
-    again = parse_compare(shlex.split(variant)[1:], monkeypatch)
-    first, second = make_jobs(again)
+    *where, again = parse_compare(shlex.split(variant)[1:], monkeypatch)
+    first, second = comparison_jobs(*where, again, Path("nowhere"))
     assert first.plan.scenario == jobs[0].plan.scenario
     assert second.plan.local.lr == first.plan.local.lr / 2
-    assert (again["out"], again["data_dir"]) == (Path("c"), Path("my data"))
+    assert (again.seeds, again.out, again.data_dir) == ([4], Path("c"), Path("my data"))

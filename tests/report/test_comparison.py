@@ -13,7 +13,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.memory import Reservoir
 from thalweg.report.cells import Cell
-from thalweg.report.comparison import Comparison, comparison_jobs, read_cell
+from thalweg.report.comparison import Comparison, ComparisonArguments, comparison_jobs, read_cell
 
 SMALL: dict[str, Any] = {"capacity": 16, "ticks": 2, "world": {"num_clients": 4}}
 
@@ -22,12 +22,8 @@ def make_plans(*recipes: str, overrides: list[str] | None = None, **settings: An
     jobs = comparison_jobs(
         recipes,
         "digits-partial",
-        seeds=1,
-        rounds=2,
-        overrides=overrides or [],
-        engine="auto",
-        folder=Path("nowhere"),
-        settings=settings,
+        ComparisonArguments(seeds=[0], rounds=2, overrides=overrides or [], settings=settings),
+        Path("nowhere"),
     )
     plans = [job.plan for job in jobs]
     assert all(isinstance(plan, Plan) for plan in plans)
@@ -50,6 +46,18 @@ def test_changes_of_one_recipe_and_overrides_take_precedence_over_settings() -> 
     assert type(changed.recipe.memory).__name__ == "Fifo"
     assert type(other.recipe.memory).__name__ == "Reservoir"
     assert (changed.scenario.capacity, other.scenario.capacity) == (20, 20)
+
+
+def test_settings_and_overrides_of_a_table_are_combined(tmp_path: Path) -> None:
+    """Settings alone do not load the file, which cannot be read without the overrides."""
+    file = tmp_path / "rows.csv"
+    file.write_text("x,kind\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(40)))
+    arguments = ComparisonArguments(
+        seeds=[0], overrides=["data.label=kind"], settings={"optimizer": "adam"}
+    )
+    (job,) = comparison_jobs(["fedavg"], str(file), arguments, Path("nowhere"))
+    expected = make_plan("fedavg", str(file), overrides=["data.label=kind"], optimizer="adam")
+    assert job.plan == expected
 
 
 def test_compare_runs_with_its_settings() -> None:
@@ -92,29 +100,15 @@ def test_functions_that_other_processes_cannot_load_are_rejected_before_the_runs
 def test_deterministic_baseline_is_run_once(
     baseline: str, override: list[str], num_runs: int
 ) -> None:
-    jobs = comparison_jobs(
-        [baseline],
-        "elec2",
-        seeds=[4, 5, 6],
-        rounds=2,
-        overrides=override,
-        engine="auto",
-        folder=Path("nowhere"),
-    )
+    arguments = ComparisonArguments(seeds=[4, 5, 6], rounds=2, overrides=override)
+    jobs = comparison_jobs([baseline], "elec2", arguments, Path("nowhere"))
     assert [job.plan.seed for job in jobs] == [4, 5, 6][:num_runs]
     assert all(read_cell(job).is_deterministic == (num_runs == 1) for job in jobs)
 
 
 def test_baseline_in_a_world_of_random_arrivals_is_run_with_every_seed() -> None:
-    jobs = comparison_jobs(
-        ["majority"],
-        "digits-partial",
-        seeds=2,
-        rounds=2,
-        overrides=[],
-        engine="auto",
-        folder=Path("nowhere"),
-    )
+    arguments = ComparisonArguments(seeds=[0, 1], rounds=2)
+    jobs = comparison_jobs(["majority"], "digits-partial", arguments, Path("nowhere"))
     assert len(jobs) == 2
 
 

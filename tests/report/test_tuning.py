@@ -18,21 +18,16 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.data import Digits
 from thalweg.engine.cells import CellEvent, CellJob
 from thalweg.engine.plan import make_any_plan, plan_to_toml
+from thalweg.report.comparison import ComparisonArguments
 from thalweg.report.tuning import Search, choose_score, make_search, plan_rungs, tune
 
 SMALL = ["capacity=16", "ticks=1", "world.num_clients=3", "world.availability=1", "local.passes=1"]
 
 
-def search_for(over: Mapping[str, Any], **options: Any) -> Search:
-    given: dict[str, Any] = {
-        "seeds": [0],
-        "rounds": 4,
-        "overrides": SMALL,
-        "engine": "auto",
-        "folder": Path("nowhere"),
-        "data_dir": None,
-    }
-    return make_search("fedavg", "digits-partial", over=over, **given | options)
+def search_for(over: Mapping[str, Any], folder: Path = Path("nowhere"), **options: Any) -> Search:
+    given: dict[str, Any] = {"seeds": [0], "rounds": 4, "overrides": SMALL}
+    arguments = ComparisonArguments(**given | options)
+    return make_search("fedavg", "digits-partial", over, arguments, folder)
 
 
 @given(st.integers(2, 200), st.integers(1, 500))

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from thalweg.cli.progress import estimate_round_seconds, format_duration
-from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import choose_headline
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob
 from thalweg.engine.plan import BaselinePlan
@@ -21,22 +20,6 @@ from thalweg.engine.processes import count_cores
 from thalweg.engine.run_folder import RunFolder
 
 LINE_EVERY_S = 60.0  # without a terminal: seconds between two progress lines
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Parse seeds: "3" means 0 to 2; "4,8" means these two, and "4," one seed."""
-    parts = [part.strip() for part in text.split(",")]
-    try:
-        numbers = [int(part) for part in parts if part]
-    except ValueError:
-        numbers = []
-    if not numbers:
-        raise ConfigError(f"--seeds {text}: expected a number of seeds, or a list 4,8,15.")
-    if "," in text:
-        return numbers
-    if numbers[0] < 1:
-        raise ConfigError(f"--seeds {text}: expected at least one seed.")
-    return list(range(numbers[0]))
 
 
 @dataclass

@@ -9,13 +9,13 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from thalweg.cli.cell_progress import parse_seeds, show_cell_progress
+from thalweg.cli.arguments import format_seeds, require_scenario
+from thalweg.cli.cell_progress import show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
-from thalweg.cli.run import NO_SCENARIO, load_data
-from thalweg.core.errors import ConfigError
+from thalweg.cli.run import load_data
 from thalweg.engine.baseline import is_deterministic
-from thalweg.engine.cells import CellJob, is_done, run_cells
+from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import BaselinePlan, format_command
 from thalweg.engine.task import is_time_ordered
 from thalweg.report import (
@@ -33,48 +33,27 @@ from thalweg.report import (
     write_figure,
     write_page,
 )
-from thalweg.report.comparison import comparison_jobs, read_cell
+from thalweg.report.comparison import ComparisonArguments, comparison_jobs, read_cell
 
 
 def compare_command(
-    recipes: list[str],
-    *,
-    on: str | None,
-    seeds: str,
-    sets: list[str],
-    rounds: int | None,
-    out: Path | None,
-    as_json: bool,
-    engine: str,
-    workers: int | None,
-    data_dir: Path | None,
+    recipes: list[str], on: str | None, arguments: ComparisonArguments, as_json: bool
 ) -> None:
     """Run the missing runs of a comparison, print its tables and write its files."""
-    console = Console()
-    if on is None:
-        raise ConfigError(NO_SCENARIO)
-    folder = out or Path("runs") / f"compare-{Path(on).stem}"
-    jobs = comparison_jobs(
-        recipes,
-        on,
-        seeds=parse_seeds(seeds),
-        rounds=rounds,
-        overrides=sets,
-        engine=engine,
-        folder=folder,
-        data_dir=data_dir,
-    )
+    console, on = Console(), require_scenario(on)
+    folder = arguments.out or Path("runs") / f"compare-{Path(on).stem}"
+    jobs = comparison_jobs(recipes, on, arguments, folder)
     missing = [job for job in jobs if not is_done(job)]
     in_time = False
     if not as_json:
         first = jobs[0].plan
-        data = load_data(first, data_dir) if missing else None
+        data = load_data(first, arguments.data_dir) if missing else None
         in_time = data is not None and is_time_ordered(first.scenario, data)
         console.print(plan_tree(first, None, data))
         del data
         kept = len(jobs) - len(missing)
         console.print(
-            f"{len(jobs)} runs ({len(recipes)} recipes x {len(parse_seeds(seeds))} seeds"
+            f"{len(jobs)} runs ({len(recipes)} recipes x {len(arguments.seeds)} seeds"
             + (", deterministic baselines once)" if any(map(_is_deterministic, jobs)) else ")")
             + (f", {kept} of them already in {folder}" if kept else ""),
             highlight=False,
@@ -82,8 +61,8 @@ def compare_command(
         )
     began = time.perf_counter()
     try:
-        with show_cell_progress(missing, console, as_json, workers, in_time) as watch:
-            failures = run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
+        with show_cell_progress(missing, console, as_json, arguments.workers, in_time) as watch:
+            failures = arguments.run(jobs, watch)
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command continues the comparison.", err=True)
         raise SystemExit(130) from None
@@ -102,17 +81,7 @@ def compare_command(
         console.print(f"took {format_duration(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
-        commands = next_steps(
-            jobs,
-            on,
-            seeds=seeds,
-            sets=sets,
-            rounds=rounds,
-            engine=engine,
-            data_dir=data_dir,
-            out=out,
-        )
-        for index, command in enumerate(["thalweg list", *commands]):
+        for index, command in enumerate(["thalweg list", *next_steps(jobs, on, arguments)]):
             label = "" if index else "next"
             console.print(f"{label:<7}{command}", highlight=False, soft_wrap=True)
     if failures:
@@ -150,34 +119,15 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
         }
 
 
-def next_steps(
-    jobs: Sequence[CellJob],
-    on: str,
-    *,
-    seeds: str,
-    sets: Sequence[str],
-    rounds: int | None,
-    engine: str,
-    data_dir: Path | None,
-    out: Path | None,
-) -> list[str]:
+def next_steps(jobs: Sequence[CellJob], on: str, arguments: ComparisonArguments) -> list[str]:
     """Commands to try next, with all options of this comparison."""
     label, plan = jobs[0].recipe, jobs[0].plan
     first = label.partition(",")[0]
     change = "pooled=true" if isinstance(plan, BaselinePlan) else f"local.lr={plan.local.lr / 2:g}"
-    single = format_command(
-        ["run", first, "--on", on, "--seed", "7"],
-        sets=sets,
-        rounds=rounds,
-        engine=engine,
-        data_dir=data_dir,
-    )
-    variant = format_command(
-        ["compare", first, f"{first},{change}", "--on", on, "--seeds", seeds],
-        sets=sets,
-        rounds=rounds,
-        engine=engine,
-        data_dir=data_dir,
-        out=out,
-    )
-    return [single, variant]
+    options = {"sets": arguments.overrides, **arguments.plan_options}
+    variant = ["compare", first, f"{first},{change}", "--on", on]
+    variant += ["--seeds", format_seeds(arguments.seeds)]
+    return [
+        format_command(["run", first, "--on", on, "--seed", "7"], **options),
+        format_command(variant, out=arguments.out, **options),
+    ]

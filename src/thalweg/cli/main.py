@@ -243,20 +243,19 @@ def compare(
     Writes a table (mean and standard deviation over seeds), a figure and a
     self-contained HTML page. Finished runs in the folder are not repeated.
     """
+    from thalweg.cli.arguments import make_comparison_arguments
     from thalweg.cli.compare import compare_command
 
-    compare_command(
-        recipes,
-        on=on,
+    arguments = make_comparison_arguments(
         seeds=seeds,
         sets=_add_short_forms(sets, model, loss, optimizer, metrics),
         rounds=rounds,
         out=out,
-        as_json=as_json,
         engine=engine,
         workers=workers,
         data_dir=data_dir,
     )
+    compare_command(recipes, on, arguments, as_json)
 
 
 @app.command()
@@ -311,21 +310,19 @@ def tune(
     Finished runs in the folder are not repeated: after an interruption, the
     same command continues.
     """
+    from thalweg.cli.arguments import make_comparison_arguments
     from thalweg.cli.tune import tune_command
 
-    tune_command(
-        recipe,
-        on=on,
-        over=over or [],
+    arguments = make_comparison_arguments(
         seeds=seeds,
         sets=_add_short_forms(sets, model, loss, optimizer, metrics),
         rounds=rounds,
         out=out,
-        as_json=as_json,
         engine=engine,
         workers=workers,
         data_dir=data_dir,
     )
+    tune_command(recipe, on, over or [], arguments, as_json)
 
 
 @app.command()

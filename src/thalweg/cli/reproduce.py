@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.cli.cell_progress import estimate_seconds, parse_seeds, show_cell_progress
+from thalweg.cli.arguments import parse_seeds
+from thalweg.cli.cell_progress import estimate_seconds, show_cell_progress
 from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.errors import UnknownName
 from thalweg.engine.cells import is_done

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
+from thalweg.cli.arguments import require_scenario
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
@@ -20,8 +22,7 @@ from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_pl
 from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
-
-NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
+from thalweg.scenarios import find_scenario
 
 
 def run_command(
@@ -101,8 +102,7 @@ def plan_from_options(
             )
         command = format_command([verb, recipe], data_dir=data_dir if verb == "run" else None)
         return read_any_plan(Path(recipe)), None, command
-    if on is None:
-        raise ConfigError(NO_SCENARIO)
+    on = require_scenario(on)
     plan = make_any_plan(
         recipe,
         on,
@@ -115,9 +115,10 @@ def plan_from_options(
     words = [verb, recipe, "--on", on, "--seed", str(plan.seed)]
     folder = data_dir if verb == "run" else None  # `serve` adds its own options
     command = format_command(words, sets=sets, rounds=rounds, engine=engine, data_dir=folder)
-    is_own = is_own_data(plan.scenario.data)  # without its columns, a file cannot be read
-    needed = [each for each in sets if is_own and each.startswith("data.")]
-    default = make_any_plan(recipe, on, seed=plan.seed, overrides=needed, data_dir=data_dir)
+    scenario = find_scenario(on)
+    if is_own_data(scenario.data):  # without its columns, a file cannot be read
+        scenario = replace(scenario, data=plan.scenario.data)
+    default = make_any_plan(recipe, scenario, seed=plan.seed, data_dir=data_dir)
     return plan, default, command
 
 

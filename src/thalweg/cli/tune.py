@@ -9,13 +9,13 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from thalweg.cli.cell_progress import parse_seeds, show_cell_progress
+from thalweg.cli.arguments import require_scenario
+from thalweg.cli.cell_progress import show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
-from thalweg.cli.run import NO_SCENARIO
-from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import get_metric
-from thalweg.engine.cells import CellJob, is_done, run_cells
+from thalweg.engine.cells import CellJob, is_done
+from thalweg.report.comparison import ComparisonArguments
 from thalweg.report.render import fold_columns, write_atomically
 from thalweg.report.table import TableColumn
 from thalweg.report.tuning import Search, Tuning, get_score_heading, make_search, parse_over
@@ -23,34 +23,15 @@ from thalweg.report.tuning import Search, Tuning, get_score_heading, make_search
 
 def tune_command(
     recipe: str,
-    *,
     on: str | None,
     over: Sequence[str],
-    seeds: str,
-    sets: list[str],
-    rounds: int | None,
-    out: Path | None,
+    arguments: ComparisonArguments,
     as_json: bool,
-    engine: str,
-    workers: int | None,
-    data_dir: Path | None,
 ) -> None:
     """Run the missing runs of a tuning, print its table and the best command."""
-    console = Console()
-    if on is None:
-        raise ConfigError(NO_SCENARIO)
-    folder = out or Path("runs") / f"tune-{recipe.partition(',')[0]}-{Path(on).stem}"
-    search = make_search(
-        recipe,
-        on,
-        over=parse_over(over),
-        seeds=parse_seeds(seeds),
-        rounds=rounds,
-        overrides=sets,
-        engine=engine,
-        folder=folder,
-        data_dir=data_dir,
-    )
+    console, on = Console(), require_scenario(on)
+    folder = arguments.out or Path("runs") / f"tune-{recipe.partition(',')[0]}-{Path(on).stem}"
+    search = make_search(recipe, on, parse_over(over), arguments, folder)
     if not as_json:
         console.print(plan_tree(search.plan, None, search.data))
         console.print(_describe(search), highlight=False, soft_wrap=True)
@@ -63,8 +44,8 @@ def tune_command(
                 highlight=False,
                 soft_wrap=True,
             )
-        with show_cell_progress(missing, console, as_json, workers) as watch:
-            return run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
+        with show_cell_progress(missing, console, as_json, arguments.workers) as watch:
+            return arguments.run(jobs, watch)
 
     began = time.perf_counter()
     try:
@@ -87,9 +68,9 @@ def _describe(search: Search) -> str:
     share = search.jobs(0, 1)[0].plan.scenario.validation
     is_validation = search.metric.name.startswith("validation")
     part = f" on {share:g} of the test samples" if is_validation else ""
+    seeds = _count(len(search.arguments.seeds), "seed")
     return (
-        f"{len(search.configurations)} configurations x {_count(len(search.seeds), 'seed')}; the "
-        "plan shows the first one\n"
+        f"{len(search.configurations)} configurations x {seeds}; the plan shows the first one\n"
         f"score: {get_score_heading(search.metric)}{part}, never the test metric"
     )
 
@@ -98,7 +79,7 @@ def _describe_rung(search: Search, rung: int, num_jobs: int, num_missing: int) -
     kept = num_jobs - num_missing
     return (
         f"rung {rung} of {len(search.rungs)}: "
-        f"{_count(num_jobs // len(search.seeds), 'configuration')}, "
+        f"{_count(num_jobs // len(search.arguments.seeds), 'configuration')}, "
         f"{_count(search.rungs[rung - 1][1], 'round')}"
         + (f", {kept} of {num_jobs} runs already done" if kept else "")
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,10 @@ def is_own_data(source: DataSource) -> bool:
     return isinstance(source, Rules | InMemory)
 
 
-def warn_about_data(source: DataSource, data_dir: Path | None, seed: int) -> None:
+def warn_about_data(source: DataSource, data: Dataset) -> None:
     """Issue a `DataWarning` for each problem of user data."""
     if is_own_data(source):
-        for problem in find_problems(source.load(data_dir, seed)):
+        for problem in find_problems(data):
             warnings.warn(problem, DataWarning, stacklevel=3)
 
 

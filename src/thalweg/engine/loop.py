@@ -118,6 +118,7 @@ def run(
     >>> [row["round"] for row in result.metrics]
     [1, 2, 3]
     """
+    where = None if data_dir is None else Path(data_dir)
     plan = make_plan(
         recipe,
         scenario,
@@ -127,22 +128,24 @@ def run(
         overrides=overrides,
         model=model,
         optimizer=optimizer,
-        data_dir=None if data_dir is None else Path(data_dir),
+        data_dir=where,
         **({} if loss is None else {"loss": loss}),
         **({} if metrics is None else {"metrics": metrics}),
         **settings,
     )
     folder = None if out is None else Path(out)
     trackers = make_trackers(track, folder)
-    warn_about_data(plan.scenario.data, None if data_dir is None else Path(data_dir), seed)
+    data = plan.scenario.data.load(where, seed)
+    warn_about_data(plan.scenario.data, data)
     with track_run(trackers, watch) as tracking:
         result = tracking.result = run_plan(
             plan,
             workers=workers,
             out=folder,
             resume=resume,
-            data_dir=None if data_dir is None else Path(data_dir),
+            data_dir=where,
             watch=tracking.watch,
+            data=data,
         )
     return result
 

@@ -193,14 +193,22 @@ def make_any_plan(
     >>> make_any_plan("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
     'majority on elec2, seed 0'
     """
-    if isinstance(method, str) and method in BASELINES:
-        method = BASELINES[method]()
-    if isinstance(method, str) and "+" not in method and method not in RECIPES:
-        raise UnknownName("recipe", method, [*RECIPES, *BASELINES], see="thalweg list")
+    method = find_method(method)
     if not isinstance(method, Baseline):
         return make_plan(method, scenario, **options)
     options.pop("engine", None)
     return BaselinePlan(*_apply_changes(method, scenario, **options), options.get("seed", 0))
+
+
+def find_method(given: Recipe | Baseline | str) -> Recipe | Baseline:
+    """Return a recipe or a baseline, or the one that has the name."""
+    if not isinstance(given, str):
+        return given
+    if given in BASELINES:
+        return BASELINES[given]()
+    if "+" not in given and given not in RECIPES:
+        raise UnknownName("recipe", given, [*RECIPES, *BASELINES], see="thalweg list")
+    return get_recipe(given)
 
 
 def _apply_changes(
@@ -215,9 +223,7 @@ def _apply_changes(
     **settings: Any,
 ) -> tuple[Method, Scenario]:
     """Return a recipe (or baseline) and a scenario with all changes of `make_plan`."""
-    scenario = find_scenario(scenario)
-    scenario = with_model(scenario, model, settings)
-    method, scenario = apply_settings(method, scenario, overrides, settings)
+    method, scenario = apply_settings(method, scenario, overrides, settings, model)
     scenario = replace(scenario, net=add_file_digest(scenario.net))
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
@@ -236,9 +242,17 @@ def with_model(scenario: Scenario, model: Any, settings: Mapping[str, Any]) -> S
 
 
 def apply_settings(
-    method: Method, scenario: Scenario, overrides: Iterable[str], settings: Mapping[str, Any]
+    method: Method,
+    scenario: ScenarioLike,
+    overrides: Iterable[str],
+    settings: Mapping[str, Any],
+    model: Any = None,
 ) -> tuple[Method, Scenario]:
-    """Apply overrides and then keyword settings to a recipe (or baseline) and a scenario."""
+    """Apply a model, overrides and then keyword settings to a recipe (or baseline) and a scenario.
+
+    Sizes that follow from the data are not resolved, so the data are not loaded.
+    """
+    scenario = with_model(find_scenario(scenario), model, settings)
     for given in (parse_overrides(overrides), settings):
         changes = _move_optimizer(given)
         is_for_method = {name: is_part_of_method(method, name) for name in changes}

@@ -6,23 +6,29 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
-from thalweg.data.checks import warn_about_data
+from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
-from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_plan
+from thalweg.engine.plan import (
+    AnyPlan,
+    apply_settings,
+    find_method,
+    format_command,
+    make_any_plan,
+)
 from thalweg.engine.result import rows_to_html, table_to_pandas
 from thalweg.engine.run_folder import RunFolder
 from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import PairedDifference, Summary, summarise
-from thalweg.scenarios import Scenario, ScenarioLike, find_scenario
+from thalweg.scenarios import Scenario, ScenarioLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +103,52 @@ def _format_spread(summary: Summary) -> str:
     return f"{summary.main.mean:.4f}{spread}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparisonArguments:
+    """The arguments of `compare` and `tune`, besides the recipes, the scenario and callbacks."""
+
+    seeds: Sequence[int]
+    rounds: int | None = None  # None: those of the scenario
+    overrides: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of all recipes or the scenario
+    model: Any = None
+    engine: str = "auto"
+    workers: int | None = None
+    out: Path | None = None
+    data_dir: Path | None = None
+
+    def run(self, jobs: Sequence[CellJob], watch: CellCallback | None) -> dict[Path, str]:
+        """Run the unfinished jobs; return the folders that failed, with the reasons."""
+        return run_cells(jobs, workers=self.workers, data_dir=self.data_dir, watch=watch)
+
+    @property
+    def plan_options(self) -> dict[str, Any]:
+        """The options that `make_any_plan` and `format_command` share, besides the overrides."""
+        return {"rounds": self.rounds, "engine": self.engine, "data_dir": self.data_dir}
+
+
+def make_arguments(
+    *,
+    seeds: int | Iterable[int],
+    overrides: Iterable[str],
+    out: str | os.PathLike[str] | None,
+    data_dir: str | os.PathLike[str] | None,
+    settings: Mapping[str, Any],
+    short_forms: Mapping[str, Any],
+    **others: Any,
+) -> ComparisonArguments:
+    """Return the arguments of a call from Python; `short_forms` that are None are left out."""
+    given = {name: value for name, value in short_forms.items() if value is not None}
+    return ComparisonArguments(
+        seeds=list(range(seeds)) if isinstance(seeds, int) else list(seeds),
+        overrides=list(overrides),
+        out=None if out is None else Path(out),
+        data_dir=None if data_dir is None else Path(data_dir),
+        settings={**settings, **given},
+        **others,
+    )
+
+
 def compare(
     recipes: Iterable[Recipe | Baseline | str],
     scenario: ScenarioLike,
@@ -121,32 +173,28 @@ def compare(
     allowed as well. `model`, `loss`, `metrics`, `optimizer` and `settings` change all recipes or
     the scenario, as in `thalweg.run`.
     """
-    folder = None if out is None else Path(out)
-    if optimizer is not None:
-        settings["optimizer"] = optimizer
-    if loss is not None:
-        settings["loss"] = loss
-    if metrics is not None:
-        settings["metrics"] = metrics
-    where = None if data_dir is None else Path(data_dir)
+    arguments = make_arguments(
+        seeds=seeds,
+        rounds=rounds,
+        overrides=overrides,
+        engine=engine,
+        workers=workers,
+        out=out,
+        data_dir=data_dir,
+        model=model,
+        settings=settings,
+        short_forms={"loss": loss, "metrics": metrics, "optimizer": optimizer},
+    )
     with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
-        jobs = comparison_jobs(
-            recipes,
-            scenario,
-            seeds=seeds,
-            rounds=rounds,
-            overrides=overrides,
-            engine=engine,
-            folder=folder or Path(scratch),
-            model=model,
-            settings=settings,
-            data_dir=where,
-        )
-        _check_functions(jobs[0].plan.scenario)
-        warn_about_data(jobs[0].plan.scenario.data, where, jobs[0].plan.seed)
-        failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
+        jobs = comparison_jobs(recipes, scenario, arguments, arguments.out or Path(scratch))
+        plan = jobs[0].plan
+        _check_functions(plan.scenario)
+        if is_own_data(plan.scenario.data):
+            data = plan.scenario.data.load(arguments.data_dir, plan.seed)
+            warn_about_data(plan.scenario.data, data)
+        failures = arguments.run(jobs, watch)
         cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
-    return Comparison(jobs[0].plan.scenario.name, cells)
+    return Comparison(plan.scenario.name, cells)
 
 
 def _check_functions(scenario: Scenario) -> None:
@@ -164,23 +212,15 @@ def _check_functions(scenario: Scenario) -> None:
 def comparison_jobs(
     recipes: Iterable[Recipe | Baseline | str],
     scenario: ScenarioLike,
-    *,
-    seeds: int | Iterable[int],
-    rounds: int | None,
-    overrides: Iterable[str],
-    engine: str,
+    arguments: ComparisonArguments,
     folder: Path,
-    model: Any = None,
-    settings: Mapping[str, Any] | None = None,
-    data_dir: Path | None = None,
 ) -> list[CellJob]:
     """The jobs of a comparison; raises an error for unknown names before anything runs.
 
     A deterministic baseline has one job, with the first seed.
     """
-    seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    recipes, overrides = list(recipes), list(overrides)
-    require(len(seeds) > 0, "a comparison needs at least one seed.")
+    recipes, options = list(recipes), arguments.plan_options
+    require(len(arguments.seeds) > 0, "a comparison needs at least one seed.")
     require(len(recipes) > 0, "a comparison needs at least one recipe.")
     labels = [recipe if isinstance(recipe, str) else recipe.name for recipe in recipes]
     require(len(set(labels)) == len(labels), f"recipes must have different names, got {labels}.")
@@ -188,22 +228,14 @@ def comparison_jobs(
     for label, recipe in zip(labels, recipes, strict=True):
         name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
         method, problem = name, scenario
-        if settings or model is not None:
-            plan = make_any_plan(name, scenario, rounds=1, model=model, **settings or {})
-            own_rounds = (settings or {}).get("rounds", find_scenario(scenario).rounds)
-            method, problem = get_method(plan), replace(plan.scenario, rounds=own_rounds)
-        for seed in seeds:
-            sets = [*overrides, *map(str, changes)]
-            plan = make_any_plan(
-                method,
-                problem,
-                seed=seed,
-                rounds=rounds,
-                engine=engine,
-                overrides=sets,
-                data_dir=data_dir,
+        if arguments.settings or arguments.model is not None:  # overrides take precedence
+            method, problem = apply_settings(
+                find_method(name), scenario, (), arguments.settings, arguments.model
             )
-            command = cell_command(plan, method, problem, sets, rounds, engine, data_dir)
+        sets = [*arguments.overrides, *map(str, changes)]
+        for seed in arguments.seeds:
+            plan = make_any_plan(method, problem, seed=seed, overrides=sets, **options)
+            command = cell_command(plan, method, problem, sets=sets, **options)
             jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))
             if is_deterministic(plan):
                 break
@@ -264,16 +296,13 @@ def folder_name(label: str) -> str:
 
 
 def cell_command(
-    plan: AnyPlan,
-    recipe: Recipe | Baseline | str,
-    scenario: ScenarioLike,
-    sets: Sequence[str],
-    rounds: int | None,
-    engine: str,
-    data_dir: Path | None = None,
+    plan: AnyPlan, recipe: Recipe | Baseline | str, scenario: ScenarioLike, **options: Any
 ) -> str:
-    """The command that runs this cell; objects made in Python have none."""
+    """The command that runs this cell; objects made in Python have none.
+
+    `options` are those of `format_command`.
+    """
     if not isinstance(recipe, str) or not isinstance(scenario, str):
         return f"(made in Python) {plan.title}"
     words = ["run", recipe, "--on", scenario, "--seed", str(plan.seed)]
-    return format_command(words, sets=sets, rounds=rounds, engine=engine, data_dir=data_dir)
+    return format_command(words, **options)

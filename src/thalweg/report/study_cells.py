@@ -126,7 +126,7 @@ def _job(
         recipe=f"{row.label} on {column.label}",
         plan=plan,
         folder=parent / folder_name(",".join([name, *for_recipe])),
-        command=cell_command(plan, name, column.scenario, sets, None, engine),
+        command=cell_command(plan, name, column.scenario, sets=sets, engine=engine),
     )
 
 

@@ -25,10 +25,16 @@ from thalweg.core.errors import NOT_FINITE, ConfigError, RunError, ThalwegError,
 from thalweg.core.metrics import Metric, get_metric
 from thalweg.data import Dataset
 from thalweg.data.checks import warn_about_data
-from thalweg.engine.cells import CellCallback, CellJob, run_cells
+from thalweg.engine.cells import CellCallback, CellJob
 from thalweg.engine.plan import AnyPlan, BaselinePlan, plan_to_toml
 from thalweg.recipes import Recipe
-from thalweg.report.comparison import comparison_jobs, folder_name, read_cell
+from thalweg.report.comparison import (
+    ComparisonArguments,
+    comparison_jobs,
+    folder_name,
+    make_arguments,
+    read_cell,
+)
 from thalweg.report.numbers import format_metric
 from thalweg.report.render import escape_markdown, markdown_row
 from thalweg.report.summary import Spread, spread
@@ -183,54 +189,45 @@ def tune(
     samples), averaged over the seeds. If the data are ordered in time, clients come and go in
     sessions, or there is no test set, it is the prequential (test-then-train) metric.
     """
-    if optimizer is not None:
-        settings["optimizer"] = optimizer
-    if loss is not None:
-        settings["loss"] = loss
-    if metrics is not None:
-        settings["metrics"] = metrics
-    where = None if data_dir is None else Path(data_dir)
+    arguments = make_arguments(
+        seeds=seeds,
+        rounds=rounds,
+        overrides=overrides,
+        engine=engine,
+        workers=workers,
+        out=out,
+        data_dir=data_dir,
+        model=model,
+        settings=settings,
+        short_forms={"loss": loss, "metrics": metrics, "optimizer": optimizer},
+    )
     with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
-        search = make_search(
-            recipe,
-            scenario,
-            over=over,
-            seeds=seeds,
-            rounds=rounds,
-            overrides=overrides,
-            engine=engine,
-            folder=Path(scratch if out is None else out),
-            data_dir=where,
-            model=model,
-            settings=settings,
-        )
-        warn_about_data(search.plan.scenario.data, where, search.plan.seed)
-        return search.run(
-            lambda _, jobs: run_cells(jobs, workers=workers, data_dir=where, watch=watch)
-        )
+        search = make_search(recipe, scenario, over, arguments, arguments.out or Path(scratch))
+        warn_about_data(search.plan.scenario.data, search.data)
+        return search.run(lambda _, jobs: arguments.run(jobs, watch))
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
     """Everything that determines a tuning: configurations, rungs, seeds and the score."""
 
+    recipe: Recipe | Baseline | str
+    scenario: ScenarioLike
+    arguments: ComparisonArguments
+    folder: Path
     configurations: Sequence[Mapping[str, Any]]
     rungs: Sequence[tuple[int, int]]  # configurations and rounds of each rung
     metric: Metric
     plan: AnyPlan  # of the first configuration, with all rounds
     data: Dataset
-    seeds: Sequence[int]
-    folder: Path
-    make_jobs: Callable[..., list[CellJob]]
-    """Called with a configuration, the seeds, the rounds (None: the scenario's) and a folder."""
-    rounds: int | None = None  # as given by the user
 
     def jobs(self, index: int, rounds: int) -> list[CellJob]:
         """The runs of a configuration, one for each seed."""
         settings = self.configurations[index]
         label = get_label(settings)
         folder = self.folder / f"rounds-{rounds}" / folder_name(label)
-        jobs = self.make_jobs(settings, self.seeds, rounds, folder)
+        arguments = replace(self.arguments, rounds=rounds)
+        jobs = _make_jobs(self.recipe, self.scenario, arguments, settings, folder)
         return [replace(job, recipe=label) for job in jobs]
 
     def run(self, run_jobs: RunJobs) -> Tuning:
@@ -256,8 +253,8 @@ class Search:
                 f"{trials[order[0]].reason}"
             )
         best = trials[order[0]]
-        unused = max(self.seeds) + 1
-        job = self.make_jobs(best.settings, [unused], self.rounds, self.folder)[0]
+        arguments = replace(self.arguments, seeds=[max(self.arguments.seeds) + 1])  # not used yet
+        job = _make_jobs(self.recipe, self.scenario, arguments, best.settings, self.folder)[0]
         return Tuning(
             recipe=job.recipe,
             scenario=self.plan.scenario.name,
@@ -303,47 +300,33 @@ class Search:
         return Trial(self.configurations[index], rung, rounds, spread(values))
 
 
+def _make_jobs(
+    recipe: Recipe | Baseline | str,
+    scenario: ScenarioLike,
+    arguments: ComparisonArguments,
+    configuration: Mapping[str, Any],
+    folder: Path,
+) -> list[CellJob]:
+    """Return the runs of a configuration, one for each seed."""
+    overrides = [*arguments.overrides, *get_overrides(configuration)]
+    return comparison_jobs([recipe], scenario, replace(arguments, overrides=overrides), folder)
+
+
 def make_search(
     recipe: Recipe | Baseline | str,
     scenario: ScenarioLike,
-    *,
     over: Mapping[str, Iterable[Any]],
-    seeds: int | Iterable[int],
-    rounds: int | None,
-    overrides: Iterable[str],
-    engine: str,
+    arguments: ComparisonArguments,
     folder: Path,
-    data_dir: Path | None,
-    model: Any = None,
-    settings: Mapping[str, Any] | None = None,
 ) -> Search:
     """Check all configurations, load the data and choose the score, before anything runs."""
     configurations = expand_configurations(over)
-    seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    overrides = list(overrides)
-
-    def make_jobs(
-        configuration: Mapping[str, Any], seeds: Sequence[int], rounds: int | None, folder: Path
-    ) -> list[CellJob]:
-        return comparison_jobs(
-            [recipe],
-            scenario,
-            seeds=seeds,
-            rounds=rounds,
-            overrides=[*overrides, *get_overrides(configuration)],
-            engine=engine,
-            folder=folder,
-            model=model,
-            settings=settings,
-            data_dir=data_dir,
-        )
-
     plans: dict[str, str] = {}
     first: AnyPlan | None = None
     for configuration in configurations:
         label = get_label(configuration)
         try:
-            plan = make_jobs(configuration, seeds, rounds, folder)[0].plan
+            plan = _make_jobs(recipe, scenario, arguments, configuration, folder)[0].plan
         except ThalwegError as error:
             raise ConfigError(f"configuration {label}: {error} Nothing was run.") from error
         same = plans.setdefault(plan_to_toml(plan), label)
@@ -354,20 +337,21 @@ def make_search(
         )
         first = first or plan
     assert first is not None  # there are at least two configurations
-    data = first.scenario.data.load(data_dir, first.seed)
+    data = first.scenario.data.load(arguments.data_dir, first.seed)
     metric = choose_score(first, data)
     if metric.startswith("validation") and first.scenario.validation == 0:
-        overrides.append(f"validation={VALIDATION}")  # also in the command of the best one
+        overrides = [*arguments.overrides, f"validation={VALIDATION}"]
+        arguments = replace(arguments, overrides=overrides)  # also in the command of the best one
     return Search(
+        recipe=recipe,
+        scenario=scenario,
+        arguments=arguments,
+        folder=folder,
         configurations=configurations,
         rungs=plan_rungs(len(configurations), first.scenario.rounds),
         metric=get_metric(metric),
         plan=first,
         data=data,
-        seeds=seeds,
-        folder=folder,
-        make_jobs=make_jobs,
-        rounds=rounds,
     )
 
 
