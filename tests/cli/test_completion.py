@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from thalweg.cli.completion import (
     complete_scenario,
     complete_setting,
     complete_study,
+    join_words,
 )
 
 
@@ -46,6 +51,8 @@ def test_settings_first_parts_then_choices_and_fields() -> None:
     assert complete_setting("memory=f") == ["memory=fifo"]
     assert complete_setting("memory.budg") == ["memory.budget=0.5"]
     assert complete_setting("world.num_") == ["world.num_clients="]  # several defaults
+    assert complete_setting("memory.kind=f") == ["memory.kind=fifo"]
+    assert complete_setting("local.optimizer.kind=s") == ["local.optimizer.kind=sgd"]
     one = complete_setting("memor")  # one part: all its choices and fields
     assert {"memory=fifo", "memory.budget=0.5"} <= set(one)
 
@@ -80,3 +87,55 @@ def test_shell_completion_imports_no_large_package() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "digits-partial" in done.stdout
+
+
+def test_words_that_bash_splits_at_equals_are_joined() -> None:
+    assert join_words(["--set=", "memory"]) == ["--set=memory"]
+    assert join_words(["a", "=", "1", "--set", "b", "="]) == ["a=1", "--set", "b="]
+    assert join_words(["a", "=", ""]) == ["a=", ""]  # a space follows
+
+
+def type_in_bash(folder: Path, line: str, expected: str) -> str:
+    """Type a line and the tab key in an interactive bash; return the terminal's output."""
+    program = folder / "thalweg"
+    program.write_text(f"#!{sys.executable}\nfrom thalweg.cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    script = folder / "rc"
+    script.write_text('PS1="ready "\neval "$(env _THALWEG_COMPLETE=source_bash thalweg)"\n')
+    source = str(Path(thalweg.__file__).parents[1])
+    environment = {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": source,
+        "TERM": "dumb",
+    }
+    terminal, other_end = pty.openpty()
+    with subprocess.Popen(
+        ["bash", "--noprofile", "--rcfile", str(script), "-i"],
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        env=environment,
+        start_new_session=True,
+    ) as bash:
+        output, is_typed, end = "", False, time.monotonic() + 60
+        while time.monotonic() < end and not (is_typed and expected in output):
+            if select.select([terminal], [], [], 0.1)[0]:
+                output += os.read(terminal, 4096).decode()
+            if "ready " in output and not is_typed:
+                os.write(terminal, f"{line}\t".encode())
+                is_typed = True
+        bash.kill()
+    os.close(terminal)
+    os.close(other_end)
+    return output
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_after_an_equals_sign(tmp_path: Path) -> None:
+    for line, expected in (
+        ("thalweg run sfedpo --set memory.kind=fi", "memory.kind=fifo "),
+        ("thalweg compare fedavg,memory=fi", "fedavg,memory=fifo "),
+        ("thalweg run sfedpo --set=memory=fi", "--set=memory=fifo "),
+    ):
+        assert expected in type_in_bash(tmp_path, line, expected)

@@ -6,6 +6,7 @@ To add an option, declare it here and pass it by name to the function of the com
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from typing import Annotated
 import typer
 
 from thalweg.cli.completion import (
+    complete_in_bash,
     complete_name,
     complete_recipe,
     complete_scenario,
@@ -804,8 +806,9 @@ def version(
 
 def main() -> None:
     """Run a command; a `ThalwegError` becomes one message and exit code 2."""
+    is_bash = os.environ.get("_THALWEG_COMPLETE") == "complete_bash"
     try:
-        app()
+        complete_in_bash(app) if is_bash else app()
     except ThalwegError as error:
         if "--debug" in sys.argv:
             raise
