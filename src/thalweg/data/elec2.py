@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
-from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import DataError
 from thalweg.core.types import Floats
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_numbers
 from thalweg.data.tabular_stream import (
-    RowAssignment,
+    DividedRows,
     assign_rows,
     find_file,
     make_stream_dataset,
@@ -37,7 +35,7 @@ ROWS_PER_DAY = 48
 
 
 @dataclass(frozen=True)
-class Elec2:
+class Elec2(DividedRows):
     """Electricity market of New South Wales, 1996 to 1998 (Harries, 1999): 45,312 half hours.
 
     A sample contains day of the week, time of day, price and demand here and in Victoria, and the
@@ -49,18 +47,6 @@ class Elec2:
     All rows are tested when they arrive and then used for training; there is no separate test set.
     The unit of time is one day.
     """
-
-    depends_on_seed: ClassVar[bool] = False
-
-    num_clients: int = 10
-    clients: RowAssignment = "contiguous"
-    """contiguous: one period per client, replayed in parallel; interleaved: rows in turn."""
-    standardise: bool = True
-    """Scale features by what each client has seen so far, never by later rows."""
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        check_ranges(self, num_clients="[1, inf)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""

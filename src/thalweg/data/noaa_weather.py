@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
-from thalweg.core.config import check_literals, check_ranges
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_numbers
 from thalweg.data.tabular_stream import (
-    RowAssignment,
+    DividedRows,
     assign_rows,
     find_file,
     make_stream_dataset,
@@ -28,7 +26,7 @@ LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
 @dataclass(frozen=True)
-class NoaaWeather:
+class NoaaWeather(DividedRows):
     """Daily weather in Nebraska, 1949 to 1999 (Elwell and Polikar, 2011): 18,159 rows in order.
 
     A sample has eight numbers: temperature, dew point, pressure at sea level, visibility, mean and
@@ -38,18 +36,6 @@ class NoaaWeather:
     All rows are tested when they arrive and then used for training; there is no separate test set.
     The unit of time is one day.
     """
-
-    depends_on_seed: ClassVar[bool] = False
-
-    num_clients: int = 10
-    clients: RowAssignment = "contiguous"
-    """contiguous: one period per client, replayed in parallel; interleaved: rows in turn."""
-    standardise: bool = True
-    """Scale features by what each client has seen so far, never by later rows."""
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        check_ranges(self, num_clients="[1, inf)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data import search
@@ -20,6 +22,23 @@ if TYPE_CHECKING:
 RowAssignment = Literal["contiguous", "interleaved"]
 MAX_DEVIATION = 5.0  # values are clipped at this number of standard deviations
 MIN_RELATIVE_VARIANCE = 1e-12  # relative to the mean square; smaller variances are rounding errors
+
+
+@dataclass(frozen=True)
+class DividedRows:
+    """The fields of a source whose rows have no client and are divided among clients."""
+
+    depends_on_seed: ClassVar[bool] = False
+
+    num_clients: int = 10
+    clients: RowAssignment = "contiguous"
+    """contiguous: one period per client, replayed in parallel; interleaved: rows in turn."""
+    standardise: bool = True
+    """Scale features by what each client has seen so far, never by later rows."""
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        check_ranges(self, num_clients="[1, inf)")
 
 
 def assign_rows(num_rows: int, num_clients: int, how: RowAssignment) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from thalweg.core.errors import require
 from thalweg.nets.builders import build_head, check_image_shape, check_projection
@@ -14,15 +14,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ResNet10:
-    """One basic block in each of four stages (He, Zhang, Ren and Sun, 2016), for 32x32 images.
+class _ResNet:
+    """A stem, four stages of basic blocks, global average pooling, one fully connected layer."""
 
-    The stem is one 3x3 convolution without pooling. Normalisation is over groups of channels
-    instead of batches: see docs/decisions/0007-group-norm.md.
-
-    >>> ResNet10().build((3, 32, 32), 10).num_params
-    4903242
-    """
+    name: ClassVar[str]
+    blocks: ClassVar[tuple[int, int, int, int]]  # basic blocks of each stage
 
     width: int = 64  # channels of the first stage; each stage doubles them
     groups: int = 32  # groups of channels that are normalised together
@@ -33,87 +29,74 @@ class ResNet10:
     """
 
     def __post_init__(self) -> None:
-        _check(self)
+        width, groups = self.width, self.groups
+        require(
+            width >= 1 and groups >= 1 and width % groups == 0,
+            f"a residual net needs a width that its groups divide, got width={width}, "
+            f"groups={groups}.",
+        )
+        check_projection("a residual net", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _resnet(self, "resnet10", (1, 1, 1, 1), input_shape, num_classes)
+        from thalweg.nets.conv import Conv
+        from thalweg.nets.layers import GlobalAvgPool, Relu
+        from thalweg.nets.norm import GroupNorm
+
+        inputs, _ = check_image_shape(self.name, input_shape, at_least=8)
+        layers: list[Layer] = [
+            Conv("stem.conv", inputs, self.width, kernel=3, padding=1, bias=False),
+            GroupNorm("stem.norm", self.width, self.groups),
+            Relu(),
+        ]
+        come = self.width
+        for stage, count in enumerate(self.blocks):
+            go = self.width * 2**stage
+            for number in range(count):
+                stride = 2 if stage > 0 and number == 0 else 1
+                name = f"stage{stage + 1}.{number + 1}"
+                layers.append(_basic_block(name, come, go, stride, self.groups))
+                come = go
+        last = build_head(come, (), num_classes, projection=self.projection)
+        return Net((*layers, GlobalAvgPool(), *last), tuple(input_shape))
 
 
 @dataclass(frozen=True)
-class ResNet18:
+class ResNet10(_ResNet):
+    """One basic block in each of four stages (He, Zhang, Ren and Sun, 2016), for 32x32 images.
+
+    The stem is one 3x3 convolution without pooling. Normalisation is over groups of channels
+    instead of batches: see docs/decisions/0007-group-norm.md.
+
+    >>> ResNet10().build((3, 32, 32), 10).num_params
+    4903242
+    """
+
+    name = "resnet10"
+    blocks = (1, 1, 1, 1)
+
+
+@dataclass(frozen=True)
+class ResNet18(_ResNet):
     """Two basic blocks in each stage; otherwise as `ResNet10`.
 
     >>> ResNet18().build((3, 32, 32), 10).num_params
     11173962
     """
 
-    width: int = 64
-    groups: int = 32
-    projection: int | None = None
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-    def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _resnet(self, "resnet18", (2, 2, 2, 2), input_shape, num_classes)
+    name = "resnet18"
+    blocks = (2, 2, 2, 2)
 
 
 @dataclass(frozen=True)
-class ResNet34:
+class ResNet34(_ResNet):
     """Three, four, six and three basic blocks; otherwise as `ResNet10`.
 
     >>> ResNet34().build((3, 32, 32), 10).num_params
     21282122
     """
 
-    width: int = 64
-    groups: int = 32
-    projection: int | None = None
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-    def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _resnet(self, "resnet34", (3, 4, 6, 3), input_shape, num_classes)
-
-
-def _check(spec: ResNet10 | ResNet18 | ResNet34) -> None:
-    width, groups = spec.width, spec.groups
-    require(
-        width >= 1 and groups >= 1 and width % groups == 0,
-        f"a residual net needs a width that its groups divide, got width={width}, groups={groups}.",
-    )
-    check_projection("a residual net", spec.projection)
-
-
-def _resnet(
-    spec: ResNet10 | ResNet18 | ResNet34,
-    name: str,
-    blocks: tuple[int, int, int, int],
-    input_shape: Shape,
-    num_classes: int,
-) -> Net:
-    """Stem, four stages, global average pooling, one fully connected layer."""
-    inputs, _ = check_image_shape(name, input_shape, at_least=8)
-    width, groups = spec.width, spec.groups
-    from thalweg.nets.conv import Conv
-    from thalweg.nets.layers import GlobalAvgPool, Relu
-    from thalweg.nets.norm import GroupNorm
-
-    layers: list[Layer] = [
-        Conv("stem.conv", inputs, width, kernel=3, padding=1, bias=False),
-        GroupNorm("stem.norm", width, groups),
-        Relu(),
-    ]
-    come = width
-    for stage, count in enumerate(blocks):
-        go = width * 2**stage
-        for number in range(count):
-            stride = 2 if stage > 0 and number == 0 else 1
-            layers.append(_basic_block(f"stage{stage + 1}.{number + 1}", come, go, stride, groups))
-            come = go
-    last = build_head(come, (), num_classes, projection=spec.projection)
-    return Net((*layers, GlobalAvgPool(), *last), tuple(input_shape))
+    name = "resnet34"
+    blocks = (3, 4, 6, 3)
 
 
 def _basic_block(name: str, come: int, go: int, stride: int, groups: int) -> Residual:
