@@ -88,10 +88,12 @@ def test_run_with_real_processes_equals_the_simulated_run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, more", MODULES)
+@pytest.mark.parametrize("name, more", [*MODULES, ("digit_transformer", [])])
 def test_module_with_real_processes_equals_the_simulated_run(
     name: str, more: list[str], five_nodes: Loopback, tmp_path: Path
 ) -> None:
+    if name == "digit_transformer":
+        pytest.importorskip("transformers", reason="install it with pip install '.[dev]'")
     path = f"{user_modules.__file__}:{name}"
     is_window = name.startswith("Window")
     data = str(write_windows(tmp_path / "windows.npz")) if is_window else "digits-partial"
