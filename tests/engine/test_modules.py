@@ -21,6 +21,7 @@ from nets.user_modules import (
     DigitMlp,
     DropoutMlp,
     Tied,
+    UnusedLayer,
     WindowCnn,
     WindowGru,
     batch_norm_resnet,
@@ -203,6 +204,23 @@ def test_engines_train_modules_on_the_same_samples(model: Any) -> None:
             training.step(batch, {}, 1.0)
         np.testing.assert_allclose(deltas[k], training.delta, rtol=1e-3, atol=1e-5)
         assert losses[k] == pytest.approx(training.mean_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "rmsprop"])
+def test_weight_decay_leaves_parameters_without_a_gradient(optimizer: str) -> None:
+    """As in torch.optim, which skips parameters whose gradient is None."""
+    module, local = UnusedLayer(), {"weight_decay": 0.1, "lr": 0.01}
+    fast, slow = (
+        run(module, engine=engine, optimizer=optimizer, local=local, rounds=2)
+        for engine in ("fast", "reference")
+    )
+    assert fast.net.can_stack
+    start = {name: value.detach().numpy() for name, value in module.named_parameters()}
+    for result in (fast, slow):
+        named = result.net.named_parameters(result.model)
+        for name in ("unused.weight", "unused.bias"):
+            assert np.array_equal(named[name], start[name])
+        assert not np.array_equal(named["1.weight"], start["1.weight"])
 
 
 # --- plans ---

@@ -163,7 +163,31 @@ def half(module: nn.Module, x: Tensor) -> Tensor:
         (nn.Linear(5, 2), r"failed with RuntimeError.*It receives float32 \(B, 4\)"),
         (nn.Flatten(), "has no parameters"),
         (nn.Linear(4, 2).double(), "must have float32 tensors, but weight is torch.float64"),
-        (nn.Linear(4, 2, device="meta"), "must be on the CPU, but weight is on meta"),
+        (
+            nn.Linear(4, 2, device="meta"),
+            "must be on the CPU, but weight is on meta. A tensor .*without device='meta'",
+        ),
+        (
+            Returns(lambda m, x: m.fc(x) + torch.eye(3, device="cuda")[:, :2]),
+            "must compute on the CPU, .*, but forward uses the device cuda.*device=x.device",
+        ),
+        (Returns(lambda m, x: m.fc(x.to("cuda"))), "but forward uses the device cuda"),
+        (
+            nn.Sequential(nn.LazyLinear(4), Returns(lambda m, x: m.fc(x.cuda()))),
+            "but forward uses the device cuda",
+        ),
+        (Returns(lambda m, x: m.fc(x.cuda())), "but forward uses the device cuda"),
+        (
+            Returns(lambda m, x: m.fc(x) @ torch.eye(2, device="meta")),
+            "but forward uses the device meta",
+        ),
+        (Returns(lambda m, x: m.fc(x).to("meta")), "but forward uses the device meta"),
+        (Returns(lambda m, x: m.fc(x).squeeze()), r"got \(2,\) for a batch of 1.*squeeze\(2\)"),
+        (
+            Returns(lambda m, x: m.fc(x.squeeze()[:, :4])),
+            r"failed with IndexError.*float32 \(B, 4\), here with B = 1",
+        ),
+        (torch.jit.ScriptModule(), "it is compiled with torch.jit"),
         (nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2)), "changes its input in place"),
         (Returns(lambda m, x: (m.fc(x), x)), "must return one tensor.* got a tuple of 2"),
         (Returns(lambda m, x: {"y": m.fc(x)}), "got a dict with y"),
@@ -187,6 +211,138 @@ def half(module: nn.Module, x: Tensor) -> Tensor:
 def test_modules_that_cannot_be_trained_are_rejected(model: nn.Module, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(model, (4,), 2)
+
+
+@pytest.mark.parametrize("how", ["function", "method", "layer"])
+def test_compiled_modules_are_rejected(how: str) -> None:
+    module: Any = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    if how == "function":
+        module = torch.compile(module, backend="eager")
+    elif how == "method":
+        module.compile(backend="eager")
+    else:
+        module[1].compile(backend="eager")
+    what = "1" if how == "layer" else "it"
+    message = rf"but {what} is compiled with torch.compile. .* without torch.compile\."
+    with pytest.raises(ConfigError, match=message):
+        build(module, (4,), 2)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_one_output_may_be_squeezed(size: int) -> None:
+    net = build(Returns(lambda m, x: m.fc(x)[:, :1].squeeze()), (4,), 1)
+    params, x = torch.from_numpy(net.init(np.random.default_rng(0))), batch(size, (4,))
+    weight, bias = net.split(params)
+    assert torch.allclose(net.apply(params, x, seed(0)), (x @ weight.T + bias)[:, :1], atol=1e-6)
+
+
+# --- state of modules ---
+
+
+class Stateful(nn.Module):
+    """A module that changes an attribute in forward."""
+
+    def __init__(self, change: Any, start: Any) -> None:
+        super().__init__()
+        self.fc, self.change, self.state = nn.Linear(4, 2), change, start
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.fc(x)
+        self.state = self.change(self.state, y.detach())
+        return y
+
+
+@pytest.mark.parametrize(
+    "change, start",
+    [
+        (lambda state, y: state + 1, 0),
+        (lambda state, y: [*state, y.mean().item()], []),
+        (lambda state, y: {"calls": state["calls"] + 1}, {"calls": 0}),
+        (lambda state, y: 0.9 * state + 0.1 * y.mean(0), torch.zeros(2)),
+        (lambda state, y: state + 1, np.zeros(2)),
+    ],
+    ids=["number", "list", "dict", "tensor", "array"],
+)
+def test_attributes_that_change_in_every_call_are_rejected(change: Any, start: Any) -> None:
+    message = r"changes its attribute 0.state in every call.*register_buffer\('state', ...\)"
+    with pytest.raises(ConfigError, match=message):
+        build(nn.Sequential(Stateful(change, start)), (4,), 2)
+
+
+@pytest.mark.parametrize(
+    "change, start",
+    [
+        (lambda state, y: y, None),
+        (lambda state, y: [y.mean().item()], None),
+        (lambda state, y: state, float("nan")),
+        (lambda state, y: state, torch.eye(2).to_sparse()),
+        (lambda state, y: object(), None),
+    ],
+    ids=["last-output", "last-mean", "nan", "sparse", "object"],
+)
+def test_results_of_the_last_call_may_be_kept(change: Any, start: Any) -> None:
+    assert build(Stateful(change, start), (4,), 2).num_params == 10
+
+
+class RunningMean(nn.Module):
+    """A buffer that forward replaces by another tensor, instead of changing it in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return self.fc(x - self.mean)
+
+
+def test_buffers_may_be_replaced_in_forward() -> None:
+    net = build(RunningMean(), (4,), 2)
+    params, x = torch.from_numpy(net.init(np.random.default_rng(0))), batch(5, (4,))
+    _, buffers, _ = net.apply_and_update(net.split(params), x, 0)
+    assert torch.allclose(buffers, 0.1 * x.mean(0))
+    assert not net.layer.module.mean.any()
+
+
+def test_buffers_must_keep_their_shape() -> None:
+    class Growing(RunningMean):
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean = torch.zeros(5)
+            return self.fc(x)
+
+    with pytest.raises(ConfigError, match=r"the buffer mean, float32 \(4,\), got .*\(5,\)"):
+        build(Growing(), (4,), 2)
+
+
+class Experts(nn.Module):
+    """Two layers, of which a call uses one."""
+
+    def __init__(self, is_fixed: bool) -> None:
+        super().__init__()
+        self.is_fixed, self.used, self.other = is_fixed, nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.is_fixed:
+            return self.used(x)
+        far = x[:, 0] > 100
+        return self.other(x) if far.all() else self.used(x)
+
+
+def test_parameters_without_a_gradient_are_not_trained() -> None:
+    """A layer that no sample of the check uses may be used by samples of the run."""
+    fixed, routed = (build(Experts(is_fixed), (4,), 2) for is_fixed in (True, False))
+    assert fixed.untrained is not None
+    assert fixed.untrained.tolist() == list(range(10, 20))
+    assert routed.untrained is None
+
+
+def test_operations_without_a_fast_stacked_form_are_not_stacked() -> None:
+    """`vmap` would warn about a performance drop; warnings are errors here."""
+    net = build(Returns(lambda m, x: torch.renorm(m.fc(x), 2, 0, 0.5)), (4,), 2)
+    assert not net.can_stack
+    assert build(Returns(lambda m, x: m.fc(x)), (4,), 2).can_stack
 
 
 def test_infinite_buffers_stay_constant() -> None:

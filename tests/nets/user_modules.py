@@ -11,6 +11,26 @@ class DigitMlp(nn.Sequential):
         super().__init__(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
 
 
+class TwiceMlp(DigitMlp):
+    """Computes its outputs twice, and returns one of the results."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([super().forward(x), super().forward(x)])[: len(x)]
+
+
+class UnusedLayer(DigitMlp):
+    """Has a layer without effect on the outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in list(self)[:4]:
+            x = layer(x)
+        return x
+
+
 class DropoutMlp(nn.Sequential):
     def __init__(self) -> None:
         layers = (nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.4), nn.Linear(16, 10))

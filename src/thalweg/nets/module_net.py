@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -25,6 +27,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
@@ -63,7 +66,7 @@ def make_module(spec: Module, seed: int) -> nn.Module:
                 "net.options are arguments for a class or function, but the model is an instance "
                 f"of {type(found).__name__}. Leave them out."
             )
-        _check_hooks(found, spec.name)
+        _check_form(found, spec.name)
         return copy_module(found, spec.name)
     try:
         with use_seed(seed):
@@ -79,11 +82,21 @@ def make_module(spec: Module, seed: int) -> nn.Module:
             f"{spec.path or spec.name}: expected a torch.nn.Module or a function that returns one, "
             f"got {type(module).__name__}."
         )
-    _check_hooks(module, spec.name)
+    _check_form(module, spec.name)
     return module
 
 
-def _check_hooks(module: nn.Module, name: str) -> None:
+def _check_form(module: nn.Module, name: str) -> None:
+    """Reject compiled modules and gradient hooks."""
+    for path, each in module.named_modules():
+        is_compiled = "_orig_mod" in each._modules or each._compiled_call_impl is not None
+        if is_compiled or isinstance(each, torch.jit.ScriptModule):
+            how = "torch.compile" if is_compiled else "torch.jit"
+            raise ConfigError(
+                f"the model {name} must be a plain torch.nn.Module, but {path or 'it'} is compiled "
+                f"with {how}, and clients train copies of the module with tensors of their own. "
+                f"Pass the module without {how}."
+            )
     for parameter, value in module.named_parameters():
         if value._backward_hooks:
             raise ConfigError(
@@ -122,6 +135,7 @@ class ModuleLayer:
             if value.is_floating_point() and bool(torch.isfinite(value).all())
         }
         self.is_frozen = [not value.requires_grad for value in module.parameters()]
+        self.is_unused = [False] * len(self.is_frozen)  # no gradient in training
         self.cost = sum(map(prod, self.params.values()))
         self.draws = self.draws_in_eval = False  # random numbers, in training and in evaluation
         self.mixes_samples = False  # in training
@@ -151,7 +165,7 @@ class ModuleLayer:
         result of an ``nn.Linear``.
         """
         training = seed is not None
-        module, inputs = self._copy, x.contiguous()
+        module, inputs = self.thread_copy, x.contiguous()
         if module.training != training:
             module.train(training)
         tensors = self._tensors(weights, training)
@@ -172,13 +186,13 @@ class ModuleLayer:
             raise
         features, self._local.features = self._local.features, None
         outputs = self._convert_outputs(found, len(inputs))
-        return outputs, features, [tensors[name] for name in self.buffers]
+        return outputs, features, self._get_buffers() if self.buffers else []
 
     def call_stacked(
-        self, weights: Sequence[Tensor], x: Tensor, training: bool
+        self, weights: Sequence[Tensor], x: Tensor, training: bool, randomness: str = "error"
     ) -> tuple[Tensor, Tensor | None]:
         """Return outputs (K, B, C) and features of K models; x is (K, B, ...)."""
-        module, inputs = self._copy, x.contiguous()
+        module, inputs = self.thread_copy, x.contiguous()
         module.train(training)
 
         def run(weights: Sequence[Tensor], x: Tensor) -> tuple[Tensor, ...]:
@@ -188,7 +202,7 @@ class ModuleLayer:
             outputs = self._convert_outputs(outputs, len(x))
             return (outputs,) if features is None else (outputs, features)
 
-        found = vmap(run)(tuple(weights), inputs)
+        found = vmap(run, randomness=randomness)(tuple(weights), inputs)
         return found[0], found[1] if len(found) > 1 else None
 
     def flatten(self, module: nn.Module) -> Floats32:
@@ -208,6 +222,12 @@ class ModuleLayer:
             tensors[name] = value.clone()
         return tensors
 
+    def _get_buffers(self) -> list[Tensor]:
+        """Return the buffers after a call, which may have changed or replaced them."""
+        slots = self._local.slots
+        found = {name: holder[key] for holder, key, name in slots if name in self.buffers}
+        return [found[name] for name in self.buffers]
+
     @cached_property
     def constants(self) -> dict[str, Tensor]:
         """Buffers that are not in the vector: integers, infinite ones, those that are not saved."""
@@ -222,13 +242,19 @@ class ModuleLayer:
                 f"(B, {self.num_outputs}), or an object with such a tensor as .logits; got "
                 f"{_describe(found)}. Return the outputs only."
             )
-        if self.num_outputs == 1 and outputs.shape == (batch,):
-            outputs = outputs[:, None]
+        if self.num_outputs == 1 and outputs.ndim <= 1 and outputs.numel() == batch:
+            outputs = outputs.reshape(batch, 1)  # the result of squeeze
         if outputs.shape != (batch, self.num_outputs):
+            is_squeezed = batch == 1 and outputs.numel() == self.num_outputs
             raise ConfigError(
                 f"the model {self.name} must return outputs of shape (B, {self.num_outputs}) for "
-                f"these data, got {tuple(outputs.shape)} for a batch of {batch}. Change the size "
-                "of its last layer, or use other data."
+                f"these data, got {tuple(outputs.shape)} for a batch of {batch}. "
+                + (
+                    "Keep the first axis: squeeze() also removes the axis of a batch of one; name "
+                    "the axis, such as squeeze(2)."
+                    if is_squeezed
+                    else "Change the size of its last layer, or use other data."
+                )
             )
         if outputs.dtype != torch.float32:
             raise ConfigError(
@@ -238,7 +264,7 @@ class ModuleLayer:
         return outputs
 
     @property
-    def _copy(self) -> nn.Module:
+    def thread_copy(self) -> nn.Module:
         """The copy of the module for this thread."""
         found: nn.Module | None = getattr(self._local, "module", None)
         if found is None:
@@ -290,8 +316,8 @@ class ModuleNet(Net):
     @cached_property
     def untrained(self) -> Tensor | None:
         layer = self.layer
-        flags = [*layer.is_frozen, *(True for _ in layer.buffers)]
-        mask = np.repeat(flags, self.sizes)
+        constant = np.logical_or(layer.is_frozen, layer.is_unused)
+        mask = np.repeat([*constant, *(True for _ in layer.buffers)], self.sizes)
         return torch.from_numpy(np.flatnonzero(mask)) if mask.any() else None
 
     @cached_property
@@ -381,6 +407,14 @@ class ModuleNet(Net):
             for piece, shape in zip(pieces, self.layer.shapes.values(), strict=True)
         ]
 
+    def split_stacked(self, params: Tensor) -> list[Tensor]:
+        """Return the tensors of vectors (K, P), as views (K, ...)."""
+        pieces = params.split(self.sizes, dim=1)  # type: ignore[no-untyped-call]
+        shapes = self.layer.shapes.values()
+        return [
+            piece.view(len(params), *shape) for piece, shape in zip(pieces, shapes, strict=True)
+        ]
+
     def _call_stacked(
         self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None
     ) -> tuple[Tensor, Tensor | None]:
@@ -388,12 +422,7 @@ class ModuleNet(Net):
             raise ShapeMismatch(
                 f"expected one generator for each of {len(params)} models, got {len(noise)}."
             )
-        pieces = params.split(self.sizes, dim=1)  # type: ignore[no-untyped-call]
-        shapes = self.layer.shapes.values()
-        weights = [
-            piece.view(len(params), *shape) for piece, shape in zip(pieces, shapes, strict=True)
-        ]
-        return self.layer.call_stacked(weights, x, training=noise is not None)
+        return self.layer.call_stacked(self.split_stacked(params), x, noise is not None)
 
     def __reduce__(self) -> Any:
         """Other processes import the module from its path; instances are copied."""
@@ -454,11 +483,13 @@ def _materialise(
     if not any(is_lazy(value) for value in (*module.parameters(), *module.buffers())):
         return
     module.eval()
-    try:
-        with use_seed(seed), torch.no_grad():
-            module(_make_batch(input_shape, num_codes))
-    except Exception as error:
-        raise _make_forward_error(spec.name, input_shape, num_codes, error) from error
+    x = _make_batch(input_shape, num_codes)
+    with use_seed(seed), torch.no_grad():
+        try:
+            module(x)
+        except Exception as error:
+            _check_device(spec.name, lambda: module(x))
+            raise _make_forward_error(spec.name, x, num_codes, error) from error
 
 
 def _reset(module: nn.Module, name: str, seed: int) -> None:
@@ -484,9 +515,14 @@ def _check_tensors(module: nn.Module, spec: Module) -> None:
         )
     for name, value in tensors.items():
         if value.device.type != "cpu":
+            remedy = (
+                "A tensor on this device has no values: create the model without device='meta'."
+                if value.is_meta
+                else "Move it with .cpu()."
+            )
             raise ConfigError(
-                f"the model {spec.name} must be on the CPU, but {name} is on {value.device}. Move "
-                "it with .cpu()."
+                f"the model {spec.name} must be on the CPU, but {name} is on {value.device}. "
+                f"{remedy}"
             )
         if value.is_complex() or (value.is_floating_point() and value.dtype != torch.float32):
             raise ConfigError(
@@ -542,6 +578,8 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
     weights = net.split(params)
     with torch.no_grad():
         with use_seed(CHECK_SEED):
+            for seed in (None, CHECK_SEED):
+                _check_device(name, partial(layer.call, weights, x.clone(), seed))
             before = torch.get_rng_state()
             _call_checked(net, weights, x, None)
             layer.draws_in_eval = not torch.equal(before, torch.get_rng_state())
@@ -549,7 +587,10 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
             _call_checked(net, weights, x, CHECK_SEED)
             layer.draws = not torch.equal(before, torch.get_rng_state())
         for seed in (None, CHECK_SEED):
-            first, second = (_call_checked(net, weights, x, seed) for _ in range(2))
+            first = _call_checked(net, weights, x, seed)
+            attributes = _copy_attributes(layer.thread_copy)
+            second = _call_checked(net, weights, x, seed)
+            _check_attributes(name, attributes, _copy_attributes(layer.thread_copy))
             if first.isnan().any():
                 raise ConfigError(
                     f"the model {name} must return numbers, got nan for a small batch with its "
@@ -571,7 +612,9 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
         layer.mixes_samples = layer.draws or not _are_samples_independent(
             net, weights, x, CHECK_SEED
         )
-    _check_gradient(net, params, x)
+    is_unused = _check_gradient(net, params, x)
+    if any(is_unused) and _has_fixed_operations(net, x):
+        layer.is_unused = is_unused
     layer.head = _find_head(net, weights, x)
     layer.forget_copies()
     layer.cost = max(_count_multiply_adds(net, weights, x[:1]), layer.cost)
@@ -580,26 +623,34 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
 
 
 def _call_checked(net: ModuleNet, weights: Sequence[Tensor], x: Tensor, seed: int | None) -> Tensor:
-    inputs = x.clone()
+    layer, name, inputs = net.layer, net.spec.name, x.clone()
     try:
-        outputs = net.layer.call(weights, inputs, seed)[0]
+        outputs, _, buffers = layer.call(weights, inputs, seed)
     except ConfigError:
         raise
     except Exception as error:
-        raise _make_forward_error(net.spec.name, net.input_shape, net.num_codes, error) from error
+        raise _make_forward_error(name, x, net.num_codes, error) from error
     if not torch.equal(inputs, x):
         raise ConfigError(
-            f"the model {net.spec.name} changes its input in place, which is used again. Use an "
+            f"the model {name} changes its input in place, which is used again. Use an "
             "operation that returns a new tensor, such as x = x + 1 instead of x += 1, or "
             "relu(x) instead of relu_(x)."
         )
+    for (buffer, shape), value in zip(layer.buffers.items(), buffers, strict=True):
+        if value.shape != shape or value.dtype != torch.float32:
+            raise ConfigError(
+                f"forward of the model {name} must keep the shape and type of the buffer {buffer}, "
+                f"float32 {shape}, got {value.dtype} {tuple(value.shape)}. Assign a tensor of the "
+                "same shape and type."
+            )
     return outputs
 
 
-def _check_gradient(net: ModuleNet, params: Tensor, x: Tensor) -> None:
-    """Reject a module whose outputs have no gradient in its parameters."""
+def _check_gradient(net: ModuleNet, params: Tensor, x: Tensor) -> list[bool]:
+    """Reject a module whose outputs have no gradient; return which parameters have none."""
     name, at = net.spec.name, params.clone().requires_grad_()
-    outputs = _call_checked(net, net.split(at), x, CHECK_SEED)
+    weights = net.split(at)
+    outputs = _call_checked(net, weights, x, CHECK_SEED)
     if not outputs.requires_grad:
         raise ConfigError(
             f"the outputs of the model {name} do not depend on a trainable parameter, so there is "
@@ -607,23 +658,29 @@ def _check_gradient(net: ModuleNet, params: Tensor, x: Tensor) -> None:
             "requires_grad=True for some parameters."
         )
     try:
-        torch.autograd.grad(outputs.sum(), at)
+        _, *found = torch.autograd.grad(outputs.sum(), [at, *weights], allow_unused=True)
     except Exception as error:
         raise ConfigError(
             f"the gradient of the model {name} failed with {type(error).__name__}: {error}. Use "
             "dense gradients (sparse=False), and do not change parameters or intermediate results "
             "in place."
         ) from error
+    return [gradient is None for gradient in found[: len(net.layer.params)]]
 
 
 def _are_samples_independent(
     net: ModuleNet, weights: Sequence[Tensor], x: Tensor, seed: int | None
 ) -> bool:
-    """Return whether a batch gives the outputs of its samples alone."""
+    """Return whether a batch gives the outputs of its samples alone.
+
+    In training a module may reject a batch of one sample, as BatchNorm does.
+    """
     together = net.layer.call(weights, x, seed)[0]
     try:
-        alone = torch.cat([net.layer.call(weights, x[i : i + 1], seed)[0] for i in range(len(x))])
-    except Exception:  # such as BatchNorm in training
+        alone = torch.cat([_call_checked(net, weights, each, seed) for each in x.split(1)])  # type: ignore[no-untyped-call]
+    except ConfigError:
+        if seed is None:
+            raise
         return False
     return torch.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
 
@@ -670,8 +727,27 @@ def gains_from_stacking(module: nn.Module) -> bool:
     return num_params <= STACK_PARAMS and not is_slow
 
 
+def _has_fixed_operations(net: ModuleNet, x: Tensor) -> bool:
+    """Return whether forward calls the same operations for all values of its tensors.
+
+    `vmap` raises an error if Python code reads the values of a tensor.
+    """
+    params = torch.from_numpy(net.layer.flatten(net.layer.module)).repeat(2, 1)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            weights, inputs = net.split_stacked(params), x.expand(2, *x.shape)
+            net.layer.call_stacked(weights, inputs, True, randomness="different")
+    except Exception:  # also operations without vmap
+        return False
+    return True
+
+
 def _check_stacked(net: ModuleNet, x: Tensor) -> bool:
-    """Return whether the stacked form works and gives the outputs of the single models."""
+    """Return whether the stacked form works and gives the outputs of the single models.
+
+    Operations that `vmap` computes one after the other give a warning, and are not faster.
+    """
     rng = np.random.default_rng(CHECK_SEED)
     first = torch.from_numpy(net.layer.flatten(net.layer.module))
     change = torch.from_numpy(rng.normal(0, 0.01, len(first)).astype(np.float32))
@@ -679,28 +755,111 @@ def _check_stacked(net: ModuleNet, x: Tensor) -> bool:
     inputs = torch.stack([x, x.flip(0)])
     noise = [Generator().manual_seed(CHECK_SEED) for _ in range(2)]
     try:
-        stacked = net.apply_stacked(params, inputs, noise)
-        (gradient,) = torch.autograd.grad(stacked.square().sum(), params)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "There is a performance drop", UserWarning)
+            stacked = net.apply_stacked(params, inputs, noise)
+            (gradient,) = torch.autograd.grad(stacked.square().sum(), params)
         alone = torch.stack([net.apply(*each) for each in zip(params, inputs, noise, strict=True)])
         (expected,) = torch.autograd.grad(alone.square().sum(), params)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # operations without vmap
+    except (RuntimeError, ValueError, TypeError, UserWarning):  # operations without vmap
         return False
     is_same = torch.allclose(stacked, alone, rtol=1e-3, atol=1e-5)
     return is_same and torch.allclose(gradient, expected, rtol=1e-2, atol=1e-4)
 
 
-def _make_forward_error(
-    name: str, input_shape: Shape, num_codes: int, error: Exception
-) -> ConfigError:
-    what = (
-        f"integers (B, {input_shape[0]}) below {num_codes}"
-        if num_codes
-        else f"float32 ({', '.join(map(str, ('B', *input_shape)))})"
-    )
+class DeviceRecorder(TorchFunctionMode):
+    """Records the first device other than the CPU that a call of torch names or returns."""
+
+    device = ""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for value in (*args, *(kwargs or {}).values(), getattr(func, "__name__", "")):
+            self._record(value)
+        result = func(*args, **(kwargs or {}))
+        self._record(result)
+        return result
+
+    def _record(self, value: Any) -> None:
+        device = value.device if isinstance(value, Tensor) else value
+        if isinstance(device, str):  # a device, or another argument or name
+            try:
+                device = torch.device(device)
+            except RuntimeError:
+                return
+        if isinstance(device, torch.device) and device.type != "cpu":
+            self.device = self.device or str(device)
+
+
+def _check_device(name: str, call: Callable[[], object]) -> None:
+    """Reject a module that uses another device than the CPU in a call."""
+    recorder = DeviceRecorder()
+    with recorder, suppress(Exception):  # other errors are reported later
+        call()
+    if recorder.device:
+        raise ConfigError(
+            f"the model {name} must compute on the CPU, where its parameters and inputs are, but "
+            f"forward uses the device {recorder.device}. Create all tensors on the device of the "
+            "input (device=x.device), and do not move them."
+        )
+
+
+def _make_forward_error(name: str, x: Tensor, num_codes: int, error: Exception) -> ConfigError:
+    what = f"integers below {num_codes}" if num_codes else "float32"
+    shape = ", ".join(map(str, ("B", *x.shape[1:])))
     return ConfigError(
-        f"the model {name} failed with {type(error).__name__}: {error}. It receives {what} and "
-        "must return one row of outputs per sample. Change the model, or use other data."
+        f"the model {name} failed with {type(error).__name__}: {error}. It receives {what} "
+        f"({shape}), here with B = {len(x)}, and must return one row of outputs per sample. Change "
+        "the model, or use other data."
     )
+
+
+def _copy_attributes(module: nn.Module) -> dict[str, Any]:
+    """Return copies of the attributes of a module and its layers that are not registered."""
+    own = vars(nn.Module()).keys()
+    return {
+        f"{path}.{name}" if path else name: _copy_plain(value)
+        for path, each in module.named_modules()
+        for name, value in vars(each).items()
+        if name not in own
+    }
+
+
+def _copy_plain(value: Any) -> Any:
+    """Return a copy of numbers, texts, tensors and collections of them; None for other objects."""
+    if isinstance(value, Tensor):
+        return value.detach().clone() if value.is_cpu and value.layout == torch.strided else None
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _copy_plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return [_copy_plain(each) for each in value]
+    return value if isinstance(value, bool | int | float | complex | str | bytes) else None
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return torch.equal(first, second)
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_is_same(first[k], second[k]) for k in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    return type(first) is type(second) and repr(first) == repr(second)  # nan equals nan
+
+
+def _check_attributes(name: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Reject a module whose attributes differ after a second call with the same batch.
+
+    A result that is kept for later calls has the same value after both calls.
+    """
+    for attribute, value in after.items():
+        if not _is_same(before.get(attribute), value):
+            raise ConfigError(
+                f"forward of the model {name} changes its attribute {attribute} in every call, "
+                "which clients do not share and checkpoints do not store. Expected no state "
+                "outside of buffers: remove the change, or keep the value as a float32 tensor "
+                f"with register_buffer({attribute.rpartition('.')[2]!r}, ...)."
+            )
 
 
 def _describe(found: Any) -> str:
