@@ -53,11 +53,9 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
                     client_round.observe()
                 client_round.reports()
                 client_pool.finish(client_round)
-            folder.append_metrics({"round": rnd + 1})
-            model = np.zeros(61_706, dtype=np.float32)
-            folder.save(
-                rnd + 1, {"rnd": rnd + 1, "bank": model}, client_pool.states, client_pool.changed
-            )
+            server = {"rnd": rnd + 1, "bank": np.zeros(61_706, dtype=np.float32)}
+            rows = [{"round": rnd + 1}]
+            folder.commit(rnd + 1, rows, server, client_pool.states, client_pool.changed)
             client_pool.changed.clear()
             times.append(1000 * (time.perf_counter() - started))
         folder.close()

@@ -106,7 +106,7 @@ class Session:
 
     def _save(self) -> None:
         clients = self.federation.client_pool.states
-        self.folder.save(self.server.rnd, self.server._asdict(), clients, set(clients))
+        self.folder.commit(self.server.rnd, [], self.server._asdict(), clients, set(clients))
 
 
 def time_pair(
@@ -149,7 +149,7 @@ def stored_bytes(out: Path) -> tuple[int, int, int]:
     state = server["session_start"]  # a NamedTuple is read as a dict
     vectors = [state["pilot"], *state["models"], *state["fingerprints"]]
     blobs = (out / "checkpoint" / "blobs").glob("*")
-    every_round = (out / "checkpoint" / "server.safetensors").stat().st_size
+    every_round = max(file.stat().st_size for file in (out / "checkpoint").glob("server-*"))
     return sum(each.nbytes for each in vectors), sum(b.stat().st_size for b in blobs), every_round
 
 

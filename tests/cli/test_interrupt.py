@@ -23,7 +23,7 @@ def test_ctrl_c_prints_the_command_to_resume_the_run(tmp_path):
         text=True,
     )
     try:
-        while not (tmp_path / "r/checkpoint/server.safetensors").exists():
+        while not (tmp_path / "r/checkpoint/manifest-00000001.json").exists():
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)

@@ -250,7 +250,7 @@ def test_an_interrupted_baseline_starts_again_with_the_same_results(tmp_path: Pa
     whole = run_baseline(plan(), out=tmp_path / "whole")
     with pytest.raises(Interruption):
         run_baseline(plan(), out=tmp_path / "cut", watch=interrupt_after(2))
-    assert len(RunFolder(tmp_path / "cut").metrics()) == 2
+    assert RunFolder(tmp_path / "cut").metrics() == [], "there is no checkpoint to continue from"
     again = run_baseline(plan(), out=tmp_path / "cut", resume=True)
     assert without_time(again.metrics) == without_time(whole.metrics)
     assert without_time(RunFolder(tmp_path / "cut").metrics()) == without_time(whole.metrics)

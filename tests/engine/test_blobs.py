@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from contracts.checkpoint import to_comparable
 from thalweg.core.errors import RunError
+from thalweg.core.files import digest_file
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
 from thalweg.core.vectors import freeze, is_frozen
 from thalweg.engine.blobs import MIN_BLOB_BYTES, Blobs, digest
@@ -107,14 +106,19 @@ def test_arrays_that_were_read_are_not_written_again(
     assert before == after
 
 
-def test_an_array_that_is_no_longer_used_is_removed_from_disk_and_memory(place: Place) -> None:
+def test_an_array_that_is_no_longer_used_is_removed_from_memory(place: Place) -> None:
     models = [large(n) for n in range(4)]
     place.write(models)
-    place.write(models[2:])
-    assert files(place.folder) == {f"{digest(model)}.safetensors" for model in models[2:]}
-    place.write([])
-    assert files(place.folder) == set()
-    assert place.blobs._written == {}
+    written = place.blobs.write(place.file, models[2:])
+    names = {f"{digest(model)}.safetensors" for model in models[2:]}
+    assert {path.name for path in written} == {"server.safetensors"} | names
+    assert len(place.blobs._written) == 2
+
+
+def test_the_digests_are_those_of_the_files(place: Place) -> None:
+    written = place.blobs.write(place.file, [large(1), 3])
+    assert len(written) == 2
+    assert all(digest_file(path) == found for path, found in written.items())
 
 
 def test_the_same_array_twice_is_one_file_and_one_object(place: Place) -> None:
@@ -123,15 +127,6 @@ def test_the_same_array_twice_is_one_file_and_one_object(place: Place) -> None:
     assert len(files(place.folder)) == 1
     a, b, c = place.read()
     assert a is b is c
-
-
-def test_unused_files_after_an_interruption_are_removed(place: Place) -> None:
-    place.write([large(1)])
-    (place.folder / "blobs" / "0123.safetensors.part").write_bytes(b"half")
-    (place.folder / "blobs" / f"{'0' * 32}.safetensors").write_bytes(b"of a round that was lost")
-    again = Place(place.folder)
-    again.write(again.blobs.read(again.file))
-    assert len(files(place.folder)) == 1
 
 
 def test_a_tree_without_array_files_is_read(place: Place) -> None:
@@ -195,57 +190,7 @@ def test_a_full_disk_leaves_the_old_tree(place: Place, monkeypatch: pytest.Monke
     assert to_comparable(place.read()) == to_comparable([large(2)])
 
 
-# Reading while somebody writes
-
-
-def test_a_reader_retries_if_the_tree_was_replaced(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.write([large(1)])
-    looking, fetched = Place(place.folder).blobs, Blobs._fetch
-    overtaken = []
-
-    def late(self: Blobs, name: str) -> Array:
-        if self is looking and not overtaken:
-            overtaken.append(name)
-            place.write([large(2)])
-        return fetched(self, name)
-
-    monkeypatch.setattr(Blobs, "_fetch", late)
-    assert to_comparable(looking.read(place.file)) == to_comparable([large(2)])
-    assert len(overtaken) == 1
-
-
-# Kills
-
-
-class Killed(BaseException):
-    """An exception that no error handler catches."""
-
-
-class Killer:
-    """Ends the process before or during its n-th change on disk; later changes have no effect."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int, half: bool) -> None:
-        self.left, self.half, self.dead = after, half, False
-        for owner, name in ((os, "replace"), (Path, "unlink"), (Path, "mkdir")):
-            monkeypatch.setattr(owner, name, self._wrapped(getattr(owner, name)))
-        monkeypatch.setattr(Path, "write_bytes", self._wrapped(Path.write_bytes, partly=True))
-
-    def _wrapped(self, change: Callable[..., Any], partly: bool = False) -> Callable[..., Any]:
-        def changing(*args: Any, **options: Any) -> Any:
-            if self.dead:
-                raise Killed
-            if self.left == 0:
-                self.dead = True
-                if partly and self.half:
-                    change(args[0], args[1][: len(args[1]) // 2])
-                raise Killed
-            self.left -= 1
-            return change(*args, **options)
-
-        return changing
-
+# In a run folder; tests/engine/test_faults.py kills it between any two system calls
 
 PLAN = make_plan("fedavg", "digits-partial", rounds=6)
 A, B, C, D = (large(n) for n in range(4))
@@ -258,60 +203,16 @@ def state_after(rnd: int, stored: list[Array]) -> Tree:
     return {"rnd": rnd, "bank": bank, "stored": stored}
 
 
-def play(path: Path) -> None:
-    """Start or resume the run until it is killed; stored arrays come from the checkpoint."""
-    folder = RunFolder(path)
-    try:
-        done, at_hand = 0, {}
-        if folder.open(PLAN, command="", resume=True):
-            server, clients = folder.load()
-            done = server["rnd"]
-            at_hand = {digest(array): array for array in server["stored"]}
-            assert to_comparable(server) == to_comparable(state_after(done, HISTORY[done - 1]))
-            assert clients == {0: [done]}
-        for rnd in range(done + 1, len(HISTORY) + 1):
-            folder.append_metrics({"round": rnd})
-            stored = [at_hand.get(digest(array), array) for array in HISTORY[rnd - 1]]
-            folder.save(rnd, state_after(rnd, stored), {0: [rnd]}, {0})
-    finally:
-        folder.close()
-
-
-@pytest.mark.parametrize("half", [False, True], ids=["nothing", "half"])
-def test_a_kill_between_any_two_writes_leaves_a_complete_checkpoint(
-    tmp_path: Path, half: bool
-) -> None:
-    kills = 0
-    while True:
-        path = tmp_path / str(kills)
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            killer = Killer(monkeypatch, after=kills, half=half)
-            with suppress(Killed):
-                play(path)
-        if (path / "checkpoint" / "server.safetensors").exists():
-            server, _ = RunFolder(path).read_checkpoint()
-            rnd = server["rnd"]
-            assert to_comparable(server) == to_comparable(state_after(rnd, HISTORY[rnd - 1]))
-        if not killer.dead:
-            break
-        play(path)
-        server, clients = RunFolder(path).read_checkpoint()
-        assert to_comparable(server) == to_comparable(state_after(6, [D]))
-        assert clients == {0: [6]}
-        assert files(path / "checkpoint") == {f"{digest(D)}.safetensors"}, "no leftovers"
-        kills += 1
-    assert kills > 6 * 4 + 4 * 2, "every round changes the disk several times"
-
-
 def test_the_checkpoint_can_be_read_during_the_run(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.open(PLAN, command="", resume=False)
     for rnd, stored in enumerate(HISTORY, 1):
-        folder.append_metrics({"round": rnd})
-        folder.save(rnd, state_after(rnd, stored), {}, set())
+        folder.commit(rnd, [{"round": rnd}], state_after(rnd, stored), {}, set())
         assert to_comparable(RunFolder(tmp_path).read_checkpoint()[0]) == to_comparable(
             state_after(rnd, stored)
         )
+        kept = [*HISTORY[max(rnd - 2, 0)], *stored]  # of this round and the one before
+        assert files(tmp_path / "checkpoint") == {f"{digest(each)}.safetensors" for each in kept}
     folder.close()
 
 

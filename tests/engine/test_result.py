@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ import torch
 from torch import nn
 
 import thalweg
+from contracts.runs import Interruption, interrupt_after
 from thalweg.core.errors import ConfigError, DataError, RunError, UnknownName
 from thalweg.data import Dataset
+from thalweg.engine import result as result_module
 from thalweg.engine.result import Result, table_to_pandas
 
 ROWS = 60
@@ -198,19 +199,32 @@ def test_incomplete_folders_are_rejected(tmp_path: Path) -> None:
         thalweg.load(tmp_path / "none")
     folder = tmp_path / "run"
     run_table(rounds=1, out=folder)
-    rules = json.loads((folder / "preprocessing.json").read_text())
-    (folder / "preprocessing.json").write_text(json.dumps({**rules, "format": 9}))
+    for name in ("preprocessing.json", "model.safetensors", "summary.json"):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        with pytest.raises(RunError, match=rf"damaged: {name} \(missing\)\. Restore .* --resume"):
+            thalweg.load(folder)
+        (folder / name).write_bytes(content.replace(b"0", b"1", 1))
+        with pytest.raises(RunError, match=rf"damaged: {name} \(its content was changed\)"):
+            thalweg.load(folder)
+        (folder / name).write_bytes(content)
+    thalweg.load(folder)
+
+
+def test_an_unfinished_run_is_rejected(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(Interruption):
+        run_table(rounds=2, out=folder, watch=interrupt_after(1))
+    with pytest.raises(RunError, match=r"1 of 2 rounds are done.*thalweg run .*run --resume"):
+        thalweg.load(folder)
+
+
+def test_preprocessing_of_another_format_is_rejected(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "run"
+    with monkeypatch.context() as newer:
+        newer.setattr(result_module, "FORMAT", 9)
+        run_table(rounds=1, out=folder)
     with pytest.raises(RunError, match="expected format 1, got 9"):
-        thalweg.load(folder)
-    (folder / "preprocessing.json").unlink()
-    with pytest.raises(RunError, match=r"expected a preprocessing.json"):
-        thalweg.load(folder)
-    (folder / "preprocessing.json").write_text(json.dumps(rules))
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(RunError, match=r"expected a model.safetensors, found none"):
-        thalweg.load(folder)
-    (folder / "summary.json").unlink()
-    with pytest.raises(RunError, match=r"1 of 1 rounds are done.*thalweg run .*run --resume"):
         thalweg.load(folder)
 
 

@@ -9,14 +9,13 @@ import pytest
 
 import thalweg
 from contracts.runs import Interruption, interrupt_after
-from thalweg.core import trees
 from thalweg.core.errors import RunError
 from thalweg.core.trees import write_tree
 from thalweg.core.types import Rejection
-from thalweg.engine import run_folder
+from thalweg.engine import manifest, run_folder
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan, read_plan
-from thalweg.engine.run_folder import SNAPSHOT_EVERY, RunFolder
+from thalweg.engine.run_folder import SNAPSHOT_EVERY, RunFolder, RunWarning
 
 PLAN = make_plan("fedavg", "digits-partial", seed=1, rounds=4)
 
@@ -25,6 +24,18 @@ def opened(path, plan=PLAN, resume=False):
     folder = RunFolder(path)
     folder.open(plan, command="thalweg run ...", resume=resume)
     return folder
+
+
+def commit(folder, rnd, clients=None, changed=None, rejections=()):
+    """Write a round: by default client 5 has changed, and its state is the round."""
+    clients = {5: [rnd]} if clients is None else clients
+    changed = set(clients) if changed is None else changed
+    folder.commit(rnd, [{"round": rnd}], {"rnd": rnd}, clients, changed, rejections)
+
+
+def reopened(path):
+    folder = opened(path, resume=True)
+    return folder, folder.load()
 
 
 def client_files(path):
@@ -87,22 +98,25 @@ def test_resuming_with_other_data_is_rejected(tmp_path):
         run_plan(PLAN, out=tmp_path, resume=True, data=replace(data, x=255 - data.x))
 
 
-def test_files_and_lines_after_the_checkpoint_are_removed(tmp_path):
+def test_files_and_lines_of_an_interrupted_round_are_removed(tmp_path):
     folder = opened(tmp_path)
-    for rnd in (1, 2):
-        folder.append_metrics({"round": rnd})
-        folder.save(rnd, {"rnd": rnd}, {5: [rnd]}, {5})
-    folder.append_metrics({"round": 3})  # killed before the checkpoint of round 3 ...
+    commit(folder, 1)
+    commit(folder, 2)
+    folder.close()
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"round": 4, "los')  # ... or in a line
+        file.write('{"round": 3}\n{"round": 4, "los')
     (tmp_path / "checkpoint/clients-00000003-some.safetensors").write_bytes(b"half")
-    server, clients = folder.load()
+    (tmp_path / "checkpoint/server-00000003.safetensors.part").write_bytes(b"half")
+    folder, (server, clients) = reopened(tmp_path)
     assert (server["rnd"], clients) == (2, {5: [2]})
     assert [row["round"] for row in folder.metrics()] == [1, 2]
     assert client_files(tmp_path) == [
         "clients-00000001-some.safetensors",
         "clients-00000002-some.safetensors",
     ]
+    commit(folder, 3)
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"round": 1}\n{"round": 2}\n{"round": 3}\n'
+    assert not list(tmp_path.rglob("*.part"))
     folder.close()
 
 
@@ -111,33 +125,179 @@ def test_a_snapshot_of_all_clients_replaces_the_older_files(tmp_path):
     clients = {}
     for rnd in range(1, SNAPSHOT_EVERY + 2):
         clients[rnd % 3] = [rnd]
-        folder.append_metrics({"round": rnd})
-        folder.save(rnd, {"rnd": rnd}, clients, {rnd % 3})
-    assert len(list((tmp_path / "checkpoint").glob("clients-*"))) == 2
+        commit(folder, rnd, clients, {rnd % 3})
+    last = SNAPSHOT_EVERY
+    assert client_files(tmp_path) == [
+        f"clients-{last:08d}-all.safetensors",
+        f"clients-{last + 1:08d}-some.safetensors",
+    ]
     assert folder.load()[1] == clients
     folder.close()
 
 
-def test_a_damaged_checkpoint_is_reported_with_its_file(tmp_path):
+def damaged_folder(tmp_path, name, rounds=3):
+    """Return a folder with some rounds in which one byte of a file was changed."""
     folder = opened(tmp_path)
-    folder.append_metrics({"round": 1})
-    folder.save(1, {"rnd": 1}, {}, set())
-    file = tmp_path / "checkpoint/server.safetensors"
-    file.write_bytes(file.read_bytes()[:20])
-    with pytest.raises(RunError, match=r"server\.safetensors is not a checkpoint of Thalweg"):
-        folder.load()
+    for rnd in range(1, rounds + 1):
+        commit(folder, rnd)
+    folder.close()
+    file = tmp_path / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["server-00000003.safetensors", "clients-00000003-some.safetensors"]
+)
+def test_a_run_continues_before_a_damaged_checkpoint_and_says_so(tmp_path, name):
+    damaged_folder(tmp_path, f"checkpoint/{name}")
+    reason = rf"damaged: checkpoint/{name} \(its content was changed\).*continues after round 2\."
+    with pytest.warns(RunWarning, match=reason):
+        folder, (server, clients) = reopened(tmp_path)
+    assert (server, clients) == ({"rnd": 2}, {5: [2]})
+    assert [row["round"] for row in folder.metrics()] == [1, 2]
+    commit(folder, 3)
+    folder.close()
+    folder, (server, _) = reopened(tmp_path)
+    assert server == {"rnd": 3}
     folder.close()
 
 
-def test_a_checkpoint_of_another_format_is_not_resumed(tmp_path, monkeypatch):
+def test_a_damaged_manifest_costs_one_round(tmp_path):
+    damaged_folder(tmp_path, "checkpoint/manifest-00000003.json")
+    with pytest.warns(RunWarning, match=r"manifest-00000003\.json \(damaged\)"):
+        folder, (server, _) = reopened(tmp_path)
+    assert server == {"rnd": 2}
+    folder.close()
+
+
+def test_two_damaged_rounds_are_an_error_with_all_files(tmp_path):
+    damaged_folder(tmp_path, "checkpoint/clients-00000001-some.safetensors")
+    with pytest.raises(RunError, match=r"no round can be restored. Damaged: .*clients-00000001"):
+        opened(tmp_path, resume=True)
+
+
+def test_a_missing_client_file_is_not_ignored(tmp_path):
     folder = opened(tmp_path)
-    folder.append_metrics({"round": 1})
+    commit(folder, 1)
+    commit(folder, 2)
+    folder.close()
+    (tmp_path / "checkpoint/clients-00000002-some.safetensors").unlink()
+    with pytest.warns(RunWarning, match=r"clients-00000002-some.safetensors \(missing\)"):
+        folder, (server, clients) = reopened(tmp_path)
+    assert (server, clients) == ({"rnd": 1}, {5: [1]})
+    folder.close()
+
+
+def test_a_client_file_that_was_replaced_by_an_older_one_is_detected(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    commit(folder, 2)
+    folder.close()
+    checkpoint = tmp_path / "checkpoint"
+    older = (checkpoint / "clients-00000001-some.safetensors").read_bytes()
+    (checkpoint / "clients-00000002-some.safetensors").write_bytes(older)
+    with pytest.warns(RunWarning, match=r"continues after round 1\."):
+        opened(tmp_path, resume=True).close()
+
+
+def test_files_that_no_manifest_contains_are_not_read(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    folder.close()
+    write_tree(tmp_path / "checkpoint/clients-00000001-all.safetensors", {"5": [9]})
+    write_tree(tmp_path / "checkpoint/clients-x-some.safetensors", {"5": [9]})
+    folder, (_, clients) = reopened(tmp_path)
+    assert clients == {5: [1]}
+    folder.close()
+
+
+def test_lost_manifests_are_not_taken_for_a_new_run(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    folder.close()
+    for file in (tmp_path / "checkpoint").glob("manifest-*"):
+        file.unlink()
+    with pytest.raises(RunError, match=r"no round can be restored.*manifest-\*\.json \(missing\)"):
+        opened(tmp_path, resume=True)
+
+
+def test_a_folder_of_an_older_version_is_not_resumed(tmp_path):
+    opened(tmp_path).close()
+    (tmp_path / "checkpoint/manifest-00000000.json").unlink()
+    write_tree(tmp_path / "checkpoint/server.safetensors", {"rnd": 1})
+    with pytest.raises(RunError, match="no round can be restored"):
+        opened(tmp_path, resume=True)
+
+
+def test_another_format_of_run_folders_is_rejected(tmp_path, monkeypatch):
     with monkeypatch.context() as older:
-        older.setattr(trees, "FORMAT", 1)
-        folder.save(1, {"rnd": 1}, {}, set())
-    with pytest.raises(RunError, match=r"server\.safetensors .* its format is 1, but"):
-        folder.load()
+        older.setattr(manifest, "FORMAT", 7)
+        folder = opened(tmp_path)
+        commit(folder, 1)
+        folder.close()
+    with pytest.raises(RunError, match=r"has run folder format 7, .* reads format 1\. Resume it"):
+        opened(tmp_path, resume=True)
+
+
+def test_a_changed_plan_is_not_resumed(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1)
     folder.close()
+    text = (tmp_path / "plan.toml").read_text()
+    (tmp_path / "plan.toml").write_text(text.replace("rounds = 4", "rounds = 5"))
+    changed = read_plan(tmp_path)  # as thalweg run FOLDER --resume reads it
+    with pytest.raises(RunError, match=r"plan\.toml was changed after the run had started"):
+        opened(tmp_path, changed, resume=True)
+
+
+@pytest.mark.parametrize("name", ["plan.toml", "metrics.jsonl"])
+def test_a_text_file_that_is_not_utf_8_is_reported_without_a_traceback(tmp_path, name):
+    folder = opened(tmp_path)
+    for rnd in (1, 2, 3):
+        commit(folder, rnd)
+    folder.close()
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(b"\xff" + content[1:])
+    with pytest.raises(RunError, match=name):
+        opened(tmp_path, resume=True)
+
+
+def test_damage_of_a_file_that_is_not_needed_is_reported(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    folder.close()
+    (tmp_path / "command.txt").unlink()
+    with pytest.warns(RunWarning, match=r"command.txt \(missing\)\. The run continues"):
+        folder, (server, _) = reopened(tmp_path)
+    assert server == {"rnd": 1}
+    commit(folder, 2)
+    folder.close()
+    opened(tmp_path, resume=True).close()  # without a warning: it was reported once
+
+
+def test_other_versions_of_packages_are_reported(tmp_path, monkeypatch):
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    folder.close()
+    versions = {**run_folder._package_versions(), "torch": "9.9"}
+    monkeypatch.setattr(run_folder, "_package_versions", lambda: versions)
+    with pytest.warns(RunWarning, match=r"other versions \(torch .* -> 9\.9\)"):
+        opened(tmp_path, resume=True).close()
+
+
+def test_files_and_folders_are_private(tmp_path):
+    path = tmp_path / "study" / "run"
+    folder = opened(path)
+    commit(folder, 1, rejections=[Rejection(0, "late.")])
+    folder.close()
+    files = [each for each in path.rglob("*") if each.is_file() and each.name != ".lock"]
+    assert len(files) == 9
+    assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+    folders = [path, path / "checkpoint"]
+    assert {each.stat().st_mode & 0o777 for each in folders} == {0o700}
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
@@ -149,17 +309,17 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_is_reported(tmp_path):
     folder = opened(tmp_path)
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    (tmp_path / "checkpoint/server-00000001.safetensors.part").symlink_to("/dev/full")
     with pytest.raises(RunError, match="No space left on device"):
-        folder.append_metrics({"round": 1})
+        commit(folder, 1)
     folder.close()
 
 
 def test_rejections_are_written_one_per_line(tmp_path):
     folder = opened(tmp_path)
-    folder.append_rejections(1, [])
+    commit(folder, 1)
     assert not (tmp_path / "rejections.jsonl").exists()
-    folder.append_rejections(2, [Rejection(3, "not requested."), Rejection(5, "too long.")])
+    commit(folder, 2, rejections=[Rejection(3, "not requested."), Rejection(5, "too long.")])
     assert folder.rejections() == [
         {"round": 2, "client": 3, "reason": "not requested."},
         {"round": 2, "client": 5, "reason": "too long."},
@@ -167,17 +327,17 @@ def test_rejections_are_written_one_per_line(tmp_path):
     folder.close()
 
 
-def test_rejections_after_the_checkpoint_are_removed(tmp_path):
+def test_rejections_of_an_interrupted_round_are_removed(tmp_path):
     folder = opened(tmp_path)
-    for rnd in (1, 2, 3):
-        folder.append_metrics({"round": rnd})
-        folder.append_rejections(rnd, [Rejection(0, "late.")])
-        if rnd < 3:
-            folder.save(rnd, {"rnd": rnd}, {}, set())
+    for rnd in (1, 2):
+        commit(folder, rnd, rejections=[Rejection(0, "late.")])
+    folder.close()
     with (tmp_path / "rejections.jsonl").open("a") as file:
-        file.write('{"round": 3, "cli')  # ... and while it wrote
-    folder.load()
+        file.write('{"round": 3, "client": 0, "reason": "late."}\n{"round": 3, "cli')
+    folder, _ = reopened(tmp_path)
     assert [row["round"] for row in folder.rejections()] == [1, 2]
+    commit(folder, 3)
+    assert len((tmp_path / "rejections.jsonl").read_text().splitlines()) == 2
     folder.close()
 
 
@@ -199,17 +359,11 @@ def test_a_run_writes_its_rejections(tmp_path):
     }
 
 
-def save_rounds(folder, *rounds, clients=None):
-    for rnd in rounds:
-        folder.append_metrics({"round": rnd})
-        folder.save(rnd, {"rnd": rnd}, clients or {5: [rnd]}, {5})
-
-
 def test_open_returns_whether_there_is_a_checkpoint(tmp_path):
     folder = RunFolder(tmp_path)
     assert folder.open(PLAN, command="thalweg run x", resume=False) is False
     assert (tmp_path / "command.txt").read_text() == "thalweg run x\n"
-    save_rounds(folder, 1)
+    commit(folder, 1)
     folder.close()
     assert folder.open(PLAN, command="another", resume=True) is True
     assert (tmp_path / "command.txt").read_text() == "thalweg run x\n", "the first command is kept"
@@ -241,100 +395,120 @@ def test_without_file_locks_a_folder_can_still_be_opened(tmp_path, monkeypatch):
 
 def test_a_checkpoint_contains_the_changed_clients_only(tmp_path):
     folder = opened(tmp_path)
-    folder.save(1, {"rnd": 1}, {0: [10], 1: [11]}, {0, 1})
-    folder.save(2, {"rnd": 2}, {0: [20], 1: [99]}, {0})  # client 1 is not among the changed
+    commit(folder, 1, {0: [10], 1: [11]})
+    commit(folder, 2, {0: [20], 1: [99]}, {0})  # client 1 is not among the changed
     assert folder.read_checkpoint() == ({"rnd": 2}, {0: [20], 1: [11]})
+    folder.close()
+
+
+def test_without_changed_clients_no_file_is_written(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1, {0: [10]}, set())
+    assert client_files(tmp_path) == []
     folder.close()
 
 
 def test_a_snapshot_contains_all_clients(tmp_path):
     folder = opened(tmp_path)
     last = SNAPSHOT_EVERY
-    folder.save(last - 1, {"rnd": last - 1}, {0: [1], 1: [1]}, {0, 1})
-    assert client_files(tmp_path) == [f"clients-{last - 1:08d}-some.safetensors"]
-    folder.save(last, {"rnd": last}, {0: [2], 1: [2]}, {0})
-    assert client_files(tmp_path) == [f"clients-{last:08d}-all.safetensors"]
+    commit(folder, last - 1, {0: [1], 1: [1]})
+    commit(folder, last, {0: [2], 1: [2]}, {0})
     assert folder.read_checkpoint()[1] == {0: [2], 1: [2]}
+    names = [f"clients-{last - 1:08d}-some.safetensors", f"clients-{last:08d}-all.safetensors"]
+    assert client_files(tmp_path) == names, "the round before the last one is kept"
+    commit(folder, last + 1, {0: [3], 1: [2]}, {0})
+    assert client_files(tmp_path) == [names[1], f"clients-{last + 1:08d}-some.safetensors"]
     folder.close()
 
 
 def test_reading_a_checkpoint_changes_nothing_and_ignores_later_files(tmp_path):
     folder = opened(tmp_path)
-    save_rounds(folder, 1, 2)
+    commit(folder, 1)
+    commit(folder, 2)
     write_tree(tmp_path / "checkpoint/clients-00000003-some.safetensors", {"5": [3]})
-    folder.append_metrics({"round": 3})
-    assert folder.read_checkpoint() == ({"rnd": 2}, {5: [2]})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 3}\n')
+    assert RunFolder(tmp_path).read_checkpoint() == ({"rnd": 2}, {5: [2]})
+    assert len(RunFolder(tmp_path).metrics()) == 2, "a round is visible with its checkpoint"
     assert len(client_files(tmp_path)) == 3
-    assert len(folder.metrics()) == 3
-    folder.close()
-
-
-def test_loading_keeps_the_files_of_the_last_round_and_of_earlier_ones(tmp_path):
-    folder = opened(tmp_path)
-    save_rounds(folder, 1, 2)
-    write_tree(tmp_path / "checkpoint/clients-00000003-some.safetensors", {"5": [3]})
-    folder.load()
-    assert client_files(tmp_path) == [
-        "clients-00000001-some.safetensors",
-        "clients-00000002-some.safetensors",
-    ]
     folder.close()
 
 
 def test_metrics_with_fewer_lines_than_rounds_are_rejected(tmp_path):
     folder = opened(tmp_path)
-    save_rounds(folder, 1, 2)
-    (tmp_path / "metrics.jsonl").write_text('{"round": 1}\n')
-    with pytest.raises(RunError, match=r"should have 2 complete lines, .* but has 1"):
-        folder.load()
+    commit(folder, 1)
+    commit(folder, 2)
     folder.close()
-
-
-def test_rejections_of_the_last_round_are_kept_when_resuming(tmp_path):
-    folder = opened(tmp_path)
-    for rnd in (1, 2, 3):
-        folder.append_rejections(rnd, [Rejection(rnd, "late.")])
-    save_rounds(folder, 1, 2)
-    folder.load()
-    assert [row["client"] for row in folder.rejections()] == [1, 2]
+    (tmp_path / "metrics.jsonl").write_text('{"round": 1}\n')
+    with pytest.raises(RunError, match=r"metrics.jsonl is damaged"):
+        folder.metrics()
+    with pytest.warns(RunWarning, match=r"metrics.jsonl \(13 bytes, expected 26\)"):
+        folder, (server, _) = reopened(tmp_path)
+    assert server == {"rnd": 1}
     folder.close()
 
 
 def test_a_folder_without_rejections_is_resumed_without_such_a_file(tmp_path):
     folder = opened(tmp_path)
-    save_rounds(folder, 1)
-    folder.load()
+    commit(folder, 1)
+    folder.close()
+    folder, _ = reopened(tmp_path)
     assert not (tmp_path / "rejections.jsonl").exists()
     assert folder.rejections() == []
     folder.close()
 
 
-def test_deleting_the_metrics_deletes_the_rejections_too(tmp_path):
+def test_clearing_removes_metrics_and_rejections(tmp_path):
     folder = opened(tmp_path)
-    folder.append_metrics({"round": 1})
-    folder.append_rejections(1, [Rejection(0, "late.")])
-    folder.delete_metrics()
+    commit(folder, 1, rejections=[Rejection(0, "late.")])
+    folder.clear()
     assert folder.metrics() == folder.rejections() == []
-    folder.delete_metrics()  # nothing to delete is no error
+    commit(folder, 1)
+    assert folder.metrics() == [{"round": 1}]
+    assert folder.rejections() == []
     folder.close()
+
+
+def finished(tmp_path):
+    folder = opened(tmp_path)
+    for rnd in range(1, 5):
+        commit(folder, rnd)
+    folder.write_result("model.safetensors", b"model")
+    folder.finish({"rounds": 4})
+    folder.close()
+    return folder
 
 
 def test_a_run_is_finished_when_its_summary_has_all_rounds(tmp_path):
     folder = opened(tmp_path)
     assert not folder.is_finished(4)
-    folder.write_summary({"rounds": 4})
+    folder.close()
+    folder = finished(tmp_path / "run")
     assert folder.summary() == {"rounds": 4}
     assert folder.is_finished(4)
     assert not folder.is_finished(5)
-    folder.close()
+    folder.check_results()
 
 
 @pytest.mark.parametrize("text", ["", '{"rounds": 4', "[4]"])
 def test_a_damaged_summary_is_that_of_an_unfinished_run(tmp_path, text):
-    folder = opened(tmp_path)
+    folder = finished(tmp_path)
     (tmp_path / "summary.json").write_text(text)
     assert folder.summary() == {}
+    with pytest.raises(RunError, match=r"damaged: summary\.json .* --resume"):
+        folder.check_results()
+
+
+def test_damaged_results_are_written_again(tmp_path):
+    finished(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"mudel")
+    with pytest.warns(RunWarning, match=r"damaged: model.safetensors .* continues after round 4\."):
+        folder, (server, _) = reopened(tmp_path)
+    assert server == {"rnd": 4}
+    folder.write_result("model.safetensors", b"model")
+    folder.finish({"rounds": 4})
     folder.close()
+    assert folder.is_finished(4)
 
 
 def test_the_reason_of_a_failure_is_stored_and_removed(tmp_path):
@@ -352,8 +526,8 @@ def test_the_reason_of_a_failure_is_stored_and_removed(tmp_path):
 
 def test_no_temporary_files_are_left(tmp_path):
     folder = opened(tmp_path)
-    save_rounds(folder, 1)
-    folder.write_summary({"rounds": 1})
+    commit(folder, 1)
+    folder.finish({"rounds": 1})
     assert list(tmp_path.rglob("*.part")) == []
     folder.close()
 

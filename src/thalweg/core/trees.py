@@ -14,10 +14,8 @@ these arrays (`ExternalName`), the reader looks them up (`FetchArray`).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from thalweg.core.errors import BadMessage, RunError
+from thalweg.core.files import Digest, write_file
 
 FORMAT = 2  # increase it whenever files of the previous version can no longer be read correctly
 
@@ -72,16 +71,12 @@ def tree_from_bytes(payload: bytes, longest_outline: int | None = None) -> Tree:
         ) from error
 
 
-def write_tree(path: Path, tree: Tree, external_name: ExternalName | None = None) -> None:
-    """Write a tree to a temporary file and rename it, so that readers never see a part of it."""
+def write_tree(path: Path, tree: Tree, external_name: ExternalName | None = None) -> Digest:
+    """Replace a file by a tree; readers never see a part of it."""
     payload = tree_to_bytes(tree, external_name)
-    unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.write_bytes(payload)
-        os.replace(unfinished, path)
+        return write_file(path, payload)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
         raise RunError(f"cannot write {path}: {error.strerror}.") from error
 
 

@@ -117,14 +117,15 @@ def run_baseline(
     online = OnlineBaseline(plan, data)  # before the folder: a package may be missing
     folder = None if out is None else RunFolder(out)
     if folder is None:
-        return BaselineResult(plan, _run_rounds(plan, online, None, watch), None)
+        return BaselineResult(plan, _run_rounds(plan, online, watch), None)
     try:
         folder.open(plan, command=command or f"thalweg run {out}/plan.toml", resume=resume)
         if folder.is_finished(plan.scenario.rounds):
             return BaselineResult(plan, list(folder.metrics()), folder.path)
-        folder.delete_metrics()
-        metrics = _run_rounds(plan, online, folder, watch)
-        folder.write_summary(
+        folder.clear()
+        metrics = _run_rounds(plan, online, watch)
+        folder.commit(len(metrics), metrics, {"rnd": len(metrics)}, {}, set())
+        folder.finish(
             {
                 "title": plan.title,
                 "task": describe_task(plan.scenario, data),
@@ -139,10 +140,7 @@ def run_baseline(
 
 
 def _run_rounds(
-    plan: BaselinePlan,
-    online: OnlineBaseline,
-    folder: RunFolder | None,
-    watch: ProgressCallback | None,
+    plan: BaselinePlan, online: OnlineBaseline, watch: ProgressCallback | None
 ) -> list[MetricsRow]:
     metrics: list[MetricsRow] = []
     began = time.perf_counter()
@@ -151,8 +149,6 @@ def _run_rounds(
         row = online.run_round(rnd)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
-        if folder is not None:
-            folder.append_metrics(row)
         if watch is not None:
             watch(Progress(plan, row, rnd + 1, rnd + 1, time.perf_counter() - began))
     return metrics

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from thalweg.core.config import check_not_loading
 from thalweg.core.errors import RunError, require
@@ -270,15 +270,18 @@ def _run_rounds(
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
-            folder.append_metrics(row)
-            folder.append_rejections(server.rnd, () if updates is None else updates.rejections)
             tree = {"rnd": server.rnd, "state": server, "data": fingerprint}
             if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()
             if detection.concepts is not None:
                 tree["step_concepts"] = detection.concepts
-            folder.save(
-                server.rnd, tree, federation.client_pool.states, federation.client_pool.changed
+            folder.commit(
+                server.rnd,
+                [row],
+                tree,
+                federation.client_pool.states,
+                federation.client_pool.changed,
+                () if updates is None else updates.rejections,
             )
             federation.client_pool.changed.clear()
         if watch is not None:
@@ -351,18 +354,18 @@ def _write_results(folder: RunFolder, result: Result, about: Mapping[str, Any]) 
         }
         if served.mixtures is not None:
             bank["mixtures"] = np.ascontiguousarray(served.mixtures)
-        save_file(bank, folder.path / "bank.safetensors")
-    tensors = result.net.saved_tensors(result.model)
-    save_file(
-        {name: np.ascontiguousarray(value) for name, value in tensors.items()},
-        folder.path / "model.safetensors",
-        metadata={"net": result.plan.scenario.name},
-    )
+        folder.write_result("bank.safetensors", save(bank))
+    tensors = {
+        name: np.ascontiguousarray(value)
+        for name, value in result.net.saved_tensors(result.model).items()
+    }
+    about_net = {"net": result.plan.scenario.name}
+    folder.write_result("model.safetensors", save(tensors, metadata=about_net))
     write_preprocessing(folder, result.preprocessing, result.clients)
     summary = {"title": result.plan.title, **about, **summarise_run(result.metrics)}
     if result.alarms is not None:
         summary["alarms"] = result.alarms
-    folder.write_summary(summary)
+    folder.finish(summary)
 
 
 def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:

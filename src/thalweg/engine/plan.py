@@ -358,9 +358,11 @@ def _read_text(path: Path) -> tuple[str, str]:
     """Return the text of the plan of a run folder, or of a plan.toml, and the name of the file."""
     file = path / "plan.toml" if path.is_dir() else path
     try:
-        return file.read_text(), str(file)
+        return file.read_bytes().decode(), str(file)
     except OSError as error:
         raise ConfigError(f"cannot read a plan from {file}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is damaged: it is not UTF-8 ({error.reason}).") from error
 
 
 def plan_differences(old: AnyPlan, new: AnyPlan) -> list[str]:

@@ -270,6 +270,7 @@ def load(folder: str | PathLike[str], *, model: Any = None) -> Result:
     plan = read_plan(path)
     store = RunFolder(path)
     metrics: list[MetricsRow] = list(store.metrics())
+    store.check_results()
     if not store.is_finished(plan.scenario.rounds):
         raise RunError(
             f"{path}: expected a finished run, but {len(metrics)} of {plan.scenario.rounds} rounds "
@@ -277,13 +278,7 @@ def load(folder: str | PathLike[str], *, model: Any = None) -> Result:
         )
     rules, clients = _read_preprocessing(path)
     net = _build_net(plan, rules, model, path)
-    file = path / "model.safetensors"
-    if not file.is_file():
-        raise RunError(
-            f"{path}: expected a model.safetensors, found none. Restore the file, or run the plan "
-            f"again: thalweg run {shlex.quote(str(path / 'plan.toml'))}"
-        )
-    params = load_parameters(file, net)
+    params = load_parameters(path / "model.safetensors", net)
     served = _read_bank(path, net) or ServedModels(params[None], np.ones(1))
     summary = store.summary()
     return Result(
@@ -304,8 +299,6 @@ def load(folder: str | PathLike[str], *, model: Any = None) -> Result:
 def _read_preprocessing(path: Path) -> tuple[Preprocessing, tuple[str, ...]]:
     file = path / "preprocessing.json"
     again = f"Run the plan again: thalweg run {shlex.quote(str(path / 'plan.toml'))}"
-    if not file.is_file():
-        raise RunError(f"{path}: expected a preprocessing.json beside the model. {again}")
     try:
         plain = json.loads(file.read_text())
         found = plain["format"]

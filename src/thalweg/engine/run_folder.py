@@ -1,21 +1,26 @@
 """The folder of a run: plan, metrics, checkpoints, environment, and the command that repeats it.
 
-A process may be killed at any moment. Each round writes, in this order: one line in
+A process may be killed and a machine may lose power at any moment. Each round writes one line in
 ``metrics.jsonl``, one line in ``rejections.jsonl`` for every message that was rejected, a file with
-the states of the clients that changed, and the server's state, which replaces the previous one by
-renaming. The server's file defines the last round: files and lines of later rounds are removed when
-the run is resumed. Large arrays of the server that no longer change are written once, to files of
-their own (`engine/blobs.py`).
+the states of the clients that changed, and the server's state. Then it writes the manifest, which
+contains size and checksum of each of these files (`engine/manifest.py`). A round without a manifest
+does not exist for readers: metrics and checkpoint of a round become visible together. The files of
+the last two rounds are kept, so that a damaged file costs one round. Large arrays of the server
+that no longer change are written once, to files of their own (`engine/blobs.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
+import re
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,16 +28,47 @@ from typing import IO, TYPE_CHECKING, Any
 
 from thalweg import __version__
 from thalweg.core.errors import RunError
+from thalweg.core.files import (
+    Digest,
+    append_file,
+    cut_file,
+    digest_bytes,
+    digest_file,
+    make_folder,
+    remove_file,
+    sync_folder,
+    write_file,
+)
 from thalweg.core.trees import Tree, read_tree, write_tree
 from thalweg.core.types import Rejection
 from thalweg.engine.blobs import Blobs
+from thalweg.engine.manifest import (
+    CHECKPOINT,
+    Manifest,
+    UnknownFormat,
+    describe_damage,
+    find_damage,
+    list_rounds,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
 from thalweg.engine.plan import AnyPlan, any_plan_from_toml, plan_differences, plan_to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+PLAN = "plan.toml"
+METRICS = "metrics.jsonl"
 REJECTIONS = "rejections.jsonl"
+LOGS = (METRICS, REJECTIONS)  # files that grow
+ABOUT = ("command.txt", "environment.json")  # not needed to resume
 SNAPSHOT_EVERY = 50  # rounds between files with the states of all clients
+KEPT_ROUNDS = 2
+ATTEMPTS = 20  # to read a checkpoint while another process writes it
+CHECKPOINT_FILE = re.compile(
+    r"(server-\d{8}|clients-\d{8}-(some|all))\.safetensors(\.part)?|manifest-\d{8}\.json(\.part)?"
+)
 
 try:
     import fcntl
@@ -40,172 +76,181 @@ except ImportError:  # without file locks, two runs in one folder are not detect
     fcntl = None  # type: ignore[assignment]
 
 
+class RunWarning(UserWarning):
+    """A run is resumed although a file of it is damaged, or with other versions of packages."""
+
+
 class RunFolder:
     """One run on disk. Use it from one process at a time, except for methods that only read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._blobs = Blobs(path / "checkpoint" / "blobs")
+        self._blobs = Blobs(path / CHECKPOINT / "blobs")
         self._lock: IO[str] | None = None
+        self._kept: list[Manifest] = []  # of the last rounds, the oldest first
+        self._logs: dict[str, _Log] = {}
+        self._results: dict[str, Digest] = {}
 
     def open(self, plan: AnyPlan, *, command: str, resume: bool) -> bool:
         """Lock the folder for a plan, and create it if needed.
 
-        Return whether it has a checkpoint.
+        Return whether it has a checkpoint. Its files are verified. If some are damaged, a
+        `RunWarning` names them, and the checkpoint is that of the newest intact round.
         """
+        self._kept = []
         try:
             with _wrap_os_errors(self.path):
-                (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+                make_folder(self.path / CHECKPOINT)
                 self._acquire_lock()
-                if (self.path / "plan.toml").exists():
+                if (self.path / PLAN).exists() or list_rounds(self.path):
                     self._check_same_plan(plan, resume)
+                    self._choose_round()
                 else:
                     self._create(plan, command)
         except BaseException:
             self.close()
             raise
-        return (self.path / "checkpoint" / "server.safetensors").exists()
+        return self._kept[-1].rnd > 0
 
     def close(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def append_metrics(self, row: Mapping[str, Any]) -> None:
-        with _wrap_os_errors(self.path), (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
+    def commit(
+        self,
+        rnd: int,
+        rows: Iterable[Mapping[str, Any]],
+        server: Tree,
+        clients: Mapping[int, Tree],
+        changed: set[int],
+        rejections: Iterable[Rejection] = (),
+    ) -> None:
+        """Write metrics, rejected messages and checkpoint of a round; visible together at the end.
 
-    def append_rejections(self, rnd: int, rejections: Iterable[Rejection]) -> None:
-        """Write the rejected messages of a round; without any, write nothing."""
-        lines = [
-            json.dumps({"round": rnd, **rejection._asdict()}) + "\n" for rejection in rejections
-        ]
-        if lines:
-            with _wrap_os_errors(self.path), (self.path / REJECTIONS).open("a") as file:
-                file.writelines(lines)
+        Client files hold the clients that changed since the last one; every `SNAPSHOT_EVERY` rounds
+        a file holds all clients, and the older files are removed after the next round.
+        """
+        rejected = ({"round": rnd, **rejection._asdict()} for rejection in rejections)
+        with _wrap_os_errors(self.path):
+            self._append(METRICS, rows)
+            self._append(REJECTIONS, rejected)
+            files = {name: self._kept[-1].files[name] for name in (PLAN, *ABOUT) if self._has(name)}
+            files |= {name: log.digest for name, log in self._logs.items()}
+            files |= self._write_clients(rnd, clients, changed)
+            written = self._blobs.write(self._server_file(rnd), server)
+            files |= {
+                path.relative_to(self.path).as_posix(): each for path, each in written.items()
+            }
+            self._write_manifest(Manifest(rnd, files))
+            self._remove_oldest()
+
+    def load(self) -> tuple[Tree, dict[int, Tree]]:
+        """Return the server state and the client states of the round that `open` has chosen."""
+        return self._read_states(self._kept[-1])
+
+    def read_checkpoint(self) -> tuple[Tree, dict[int, Tree]]:
+        """Return the server state and the client states of the last round.
+
+        Works while another process runs in the folder. The folder is not changed.
+        """
+        for _ in range(ATTEMPTS - 1):
+            rounds = list_rounds(self.path)
+            try:
+                return self._read_last_states()
+            except RunError:
+                if list_rounds(self.path) == rounds:
+                    raise
+        return self._read_last_states()
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the rows of the metrics of all complete rounds."""
+        return self._read_rows(METRICS)
 
     def rejections(self) -> list[dict[str, Any]]:
         """Return all rejected messages as rows of round, client and reason."""
-        return self._read_lines(REJECTIONS)
+        return self._read_rows(REJECTIONS)
 
-    def save(self, rnd: int, server: Tree, clients: Mapping[int, Tree], changed: set[int]) -> None:
-        """Write a checkpoint after `rnd` rounds.
-
-        Client files hold the clients that changed since the last one; every `SNAPSHOT_EVERY` rounds
-        a file holds all clients, and the older files are removed.
-        """
-        folder = self.path / "checkpoint"
-        has_all = rnd % SNAPSHOT_EVERY == 0
-        chosen = clients.keys() if has_all else changed
-        kind = "all" if has_all else "some"
-        write_tree(
-            folder / f"clients-{rnd:08d}-{kind}.safetensors",
-            {str(client): clients[client] for client in sorted(chosen)},
-        )
-        self._blobs.write(folder / "server.safetensors", server)
-        if has_all:
-            for old in folder.glob("clients-*.safetensors"):
-                if _round_of(old) < rnd:
-                    old.unlink()
-
-    def load(self) -> tuple[Tree, dict[int, Tree]]:
-        """Read the last checkpoint, and remove files and lines of later rounds."""
-        server, clients = self.read_checkpoint()
-        rnd = int(server["rnd"])
-        for file in (self.path / "checkpoint").glob("clients-*.safetensors"):
-            if _round_of(file) > rnd:
-                file.unlink()
-        self._blobs.remove_unused()
-        self._truncate_metrics(rnd)
-        return server, clients
-
-    def read_checkpoint(self) -> tuple[Tree, dict[int, Tree]]:
-        """Return the server state and the client states, without changes to the folder.
-
-        Works while another process runs in the folder.
-        """
-        folder = self.path / "checkpoint"
-        server = self._blobs.read(folder / "server.safetensors")
-        rnd = int(server["rnd"])
-        clients: dict[int, Tree] = {}
-        for file in sorted(folder.glob("clients-*.safetensors")):
-            if _round_of(file) <= rnd:
-                clients |= {int(client): tree for client, tree in read_tree(file).items()}
-        return server, clients
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the rows of the metrics file up to the first incomplete line."""
-        return self._read_lines("metrics.jsonl")
-
-    def _read_lines(self, name: str) -> list[dict[str, Any]]:
-        file = self.path / name
-        rows = []
-        for line in file.read_text().splitlines() if file.exists() else ():
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return rows
-
-    def delete_metrics(self) -> None:
-        """Delete metrics and rejections, for runs without checkpoints that start again."""
+    def clear(self) -> None:
+        """Remove all rounds, for runs without checkpoints that start again."""
         with _wrap_os_errors(self.path):
-            (self.path / "metrics.jsonl").unlink(missing_ok=True)
-            (self.path / REJECTIONS).unlink(missing_ok=True)
+            self._start_again()
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
-        self.write_json("summary.json", summary)
+    def write_result(self, name: str, payload: bytes) -> None:
+        """Write a file of a finished run; `finish` makes it visible."""
+        with _wrap_os_errors(self.path):
+            self._results[name] = write_file(self.path / name, payload)
 
     def write_json(self, name: str, plain: Mapping[str, Any]) -> None:
-        """Write a file of plain values; a reader sees the whole file or none."""
+        """Write a result of plain values."""
+        self.write_result(name, (json.dumps(plain, indent=2) + "\n").encode())
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write the summary, and add all results to the manifest: the run is finished."""
+        self.write_json("summary.json", summary)
+        last = self._kept.pop()
         with _wrap_os_errors(self.path):
-            _write_text(self.path / name, json.dumps(plain, indent=2) + "\n")
+            sync_folder(self.path)
+            self._write_manifest(Manifest(last.rnd, last.files, dict(self._results)))
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary of a finished run.
-
-        Empty if it has not finished or the file is damaged.
-        """
+        """Return the summary of a finished run; empty if it has not finished or is damaged."""
         try:
-            summary = json.loads((self.path / "summary.json").read_text())
-        except (OSError, ValueError):
+            manifest = self._read_newest()
+            if manifest is None or find_damage(self.path, manifest.results):
+                return {}
+            summary = json.loads((self.path / "summary.json").read_bytes())
+        except (OSError, ValueError, RunError):
             return {}
         return summary if isinstance(summary, dict) else {}
 
     def is_finished(self, rounds: int) -> bool:
-        """Return whether the run is complete: the summary is written last."""
+        """Return whether the run is complete, and its results are intact."""
         return self.summary().get("rounds") == rounds
+
+    def check_results(self) -> None:
+        """Reject a finished run with damaged results."""
+        manifest = self._read_newest()
+        if manifest and (damage := find_damage(self.path, manifest.results)):
+            raise RunError(
+                f"{self.path}: damaged: {describe_damage(damage)}. Restore these files, or write "
+                f"them again from the checkpoint: thalweg run {self.path} --resume"
+            )
 
     def failure(self) -> str | None:
         """Return the reason why the run failed; None if it did not fail."""
         file = self.path / "failure.txt"
-        return file.read_text().strip() if file.exists() else None
+        return file.read_text(errors="replace").strip() if file.exists() else None
 
     def write_failure(self, reason: str | None) -> None:
         """Store why the run failed; None removes the reason."""
         with _wrap_os_errors(self.path):
             if reason is None:
-                (self.path / "failure.txt").unlink(missing_ok=True)
+                remove_file(self.path / "failure.txt")
             else:
-                self.path.mkdir(parents=True, exist_ok=True)
-                _write_text(self.path / "failure.txt", reason + "\n")
+                make_folder(self.path)
+                write_file(self.path / "failure.txt", (reason + "\n").encode())
 
-    def _truncate_metrics(self, rounds: int) -> None:
-        rows = self.metrics()[:rounds]
-        if len(rows) < rounds:
-            raise RunError(
-                f"{self.path}: metrics.jsonl should have {rounds} complete lines, as many as the "
-                f"checkpoint has rounds, but has {len(rows)}. Start a new run in another folder."
-            )
-        _write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-        if (self.path / REJECTIONS).exists():
-            kept = [row for row in self.rejections() if row["round"] <= rounds]
-            _write_text(self.path / REJECTIONS, "".join(json.dumps(row) + "\n" for row in kept))
+    # --- create and resume ---
 
     def _create(self, plan: AnyPlan, command: str) -> None:
-        _write_text(self.path / "command.txt", command + "\n")
-        _write_text(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
-        _write_text(self.path / "plan.toml", plan_to_toml(plan))
+        about = json.dumps(environment(), indent=2) + "\n"
+        texts = {"command.txt": command + "\n", "environment.json": about}
+        files = {name: write_file(self.path / name, text.encode()) for name, text in texts.items()}
+        files[PLAN] = write_file(self.path / PLAN, plan_to_toml(plan).encode())
+        sync_folder(self.path)
+        self._start(files)
+
+    def _start(self, files: Mapping[str, Digest]) -> None:
+        """Begin before the first round, with these files only."""
+        self._kept, self._logs, self._results = [], {}, {}
+        self._write_manifest(Manifest(0, files))
+        self._remove_leftovers()
+        self._cut_logs(self._kept[-1])
+
+    def _start_again(self) -> None:
+        names = [name for name in (PLAN, *ABOUT) if (self.path / name).is_file()]
+        self._start({name: digest_file(self.path / name) for name in names})
 
     def _check_same_plan(self, plan: AnyPlan, resume: bool) -> None:
         if not resume:
@@ -213,8 +258,7 @@ class RunFolder:
                 f"{self.path} already contains a run; continue it with --resume, or choose another "
                 "folder with --out."
             )
-        file = self.path / "plan.toml"
-        old = any_plan_from_toml(file.read_text(), str(file))
+        old = any_plan_from_toml(read_text(self.path / PLAN), str(self.path / PLAN))
         if changes := plan_differences(old, plan):
             raise RunError(
                 f"{self.path} contains a run with another configuration, so it cannot be resumed "
@@ -222,6 +266,189 @@ class RunFolder:
                 + "\n  ".join(changes)
                 + "\nRestore these settings, or choose another folder with --out."
             )
+
+    def _choose_round(self) -> None:
+        """Resume after the newest intact round; report all damaged files."""
+        damage: dict[str, str] = {}
+        for rnd in list_rounds(self.path):
+            try:
+                manifest = read_manifest(self.path, rnd)
+            except UnknownFormat:
+                raise
+            except RunError:
+                damage[f"{CHECKPOINT}/{manifest_path(self.path, rnd).name}"] = "damaged"
+                continue
+            found = find_damage(self.path, manifest.files, LOGS)
+            damage |= found
+            if PLAN in found:
+                raise RunError(
+                    f"{self.path / PLAN} was changed after the run had started, so the run cannot "
+                    "be resumed. Restore it, or start a new run with it: "
+                    f"thalweg run {self.path / PLAN} --out FOLDER"
+                )
+            if found.keys() <= set(ABOUT):
+                files = {name: each for name, each in manifest.files.items() if name not in found}
+                self._kept.insert(0, replace(manifest, files=files))
+        if not self._kept:
+            self._start_without_manifest(damage)
+            return
+        del self._kept[:-KEPT_ROUNDS]
+        chosen = self._kept[-1]
+        self._report(chosen, damage | find_damage(self.path, chosen.results))
+        self._cut_logs(chosen)
+        self._remove_leftovers()
+
+    def _start_without_manifest(self, damage: Mapping[str, str]) -> None:
+        """Start the first round, unless there was a round that can no longer be restored."""
+        if damage or any((self.path / CHECKPOINT).glob("server*")):
+            lost = describe_damage(damage) or f"{CHECKPOINT}/manifest-*.json (missing)"
+            raise RunError(
+                f"{self.path}: no round can be restored. Damaged: {lost}. Restore these files, "
+                "or start a new run in another folder with --out."
+            )
+        self._start_again()
+
+    def _report(self, chosen: Manifest, damage: Mapping[str, str]) -> None:
+        if damage:
+            warnings.warn(
+                f"{self.path}: damaged: {describe_damage(damage)}. The run continues after round "
+                f"{chosen.rnd}.",
+                RunWarning,
+                stacklevel=2,
+            )
+        before = {"thalweg": chosen.version} | self._read_packages()
+        now = {"thalweg": __version__} | _package_versions()
+        changes = [
+            f"{name} {version} -> {now[name]}"
+            for name, version in before.items()
+            if now.get(name, version) != version
+        ]
+        if changes:
+            warnings.warn(
+                f"{self.path} was started with other versions ({', '.join(changes)}); the results "
+                "may differ from those of an uninterrupted run.",
+                RunWarning,
+                stacklevel=2,
+            )
+
+    def _read_packages(self) -> dict[str, str]:
+        try:
+            packages = json.loads((self.path / "environment.json").read_bytes())["packages"]
+            return {str(name): str(version) for name, version in packages.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}  # damage of this file was reported
+
+    def _cut_logs(self, chosen: Manifest) -> None:
+        """Remove the lines of later rounds."""
+        for name in LOGS:
+            if (digest := chosen.files.get(name)) is None:
+                remove_file(self.path / name)
+            else:
+                cut_file(self.path / name, digest.size)
+                self._logs[name] = _Log().extend((self.path / name).read_bytes())
+
+    def _remove_leftovers(self) -> None:
+        """Remove files of rounds that no manifest contains any more."""
+        used = {self.path / name for manifest in self._kept for name in manifest.files}
+        used |= {manifest_path(self.path, manifest.rnd) for manifest in self._kept}
+        folder = self.path / CHECKPOINT
+        files = [each for each in folder.iterdir() if CHECKPOINT_FILE.fullmatch(each.name)]
+        files += [each for each in (folder / "blobs").glob("*") if each.is_file()]
+        # Manifests first: a kill in between must not leave one whose files are removed.
+        for file in sorted(files, key=lambda each: not each.name.startswith("manifest")):
+            if file not in used:
+                remove_file(file)
+
+    # --- write a round ---
+
+    def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        if lines:
+            log = self._logs.get(name) or _Log()
+            append_file(self.path / name, lines)
+            if name not in self._logs:
+                sync_folder(self.path)
+            self._logs[name] = log.extend(lines)
+
+    def _write_clients(
+        self, rnd: int, clients: Mapping[int, Tree], changed: set[int]
+    ) -> dict[str, Digest]:
+        has_all = rnd % SNAPSHOT_EVERY == 0
+        before = {
+            name: digest
+            for name, digest in self._kept[-1].files.items()
+            if name.startswith(f"{CHECKPOINT}/clients-") and not has_all
+        }
+        chosen = sorted(clients.keys() if has_all else changed)
+        if not chosen:
+            return before
+        name = f"{CHECKPOINT}/clients-{rnd:08d}-{'all' if has_all else 'some'}.safetensors"
+        tree = {str(client): clients[client] for client in chosen}
+        return before | {name: write_tree(self.path / name, tree)}
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        write_manifest(self.path, manifest)
+        # One call for the names of all files of the round. If the power fails in between, the
+        # manifest may survive without one of its files; the round before it is then intact.
+        sync_folder(self.path / CHECKPOINT)
+        self._kept.append(manifest)
+
+    def _remove_oldest(self) -> None:
+        while len(self._kept) > KEPT_ROUNDS:
+            oldest = self._kept.pop(0)
+            remove_file(manifest_path(self.path, oldest.rnd))
+            used = {name for manifest in self._kept for name in manifest.files}
+            for name in oldest.files.keys() - used:
+                remove_file(self.path / name)
+
+    def _has(self, name: str) -> bool:
+        return name in self._kept[-1].files
+
+    def _server_file(self, rnd: int) -> Path:
+        return self.path / CHECKPOINT / f"server-{rnd:08d}.safetensors"
+
+    # --- read ---
+
+    def _read_newest(self) -> Manifest | None:
+        """Return the newest manifest that is not damaged; None if there is none."""
+        for rnd in list_rounds(self.path):
+            with suppress(RunError):
+                return read_manifest(self.path, rnd)
+        return None
+
+    def _read_last_states(self) -> tuple[Tree, dict[int, Tree]]:
+        manifest = self._read_newest()
+        if manifest is None or manifest.rnd == 0:
+            raise RunError(f"{self.path} has no checkpoint.")
+        if damage := find_damage(self.path, manifest.files, LOGS):
+            raise RunError(f"{self.path}: damaged: {describe_damage(damage)}.")
+        return self._read_states(manifest)
+
+    def _read_states(self, manifest: Manifest) -> tuple[Tree, dict[int, Tree]]:
+        server = self._blobs.read(self._server_file(manifest.rnd))
+        clients: dict[int, Tree] = {}
+        for name in sorted(manifest.files):
+            if name.startswith(f"{CHECKPOINT}/clients-"):
+                tree = read_tree(self.path / name)
+                clients |= {int(client): state for client, state in tree.items()}
+        return server, clients
+
+    def _read_rows(self, name: str) -> list[dict[str, Any]]:
+        manifest = self._read_newest()
+        if manifest is None or name not in manifest.files:
+            return []
+        expected = manifest.files[name]
+        try:
+            with (self.path / name).open("rb") as file:
+                payload = file.read(expected.size)
+        except OSError as error:
+            raise RunError(f"cannot read {self.path / name}: {error.strerror}.") from error
+        if digest_bytes(payload) != expected:
+            raise RunError(
+                f"{self.path / name} is damaged: its content does not match the manifest. Restore "
+                "it, or start a new run in another folder."
+            )
+        return [json.loads(line) for line in payload.splitlines()]
 
     def _acquire_lock(self) -> None:
         if fcntl is None:
@@ -233,6 +460,35 @@ class RunFolder:
             lock.close()
             raise RunError(f"another process is running in {self.path}.") from None
         self._lock = lock
+
+
+class _Log:
+    """Size and checksum of a file that grows."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._sum = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> Digest:
+        return Digest(self.size, self._sum.hexdigest())
+
+    def extend(self, payload: bytes) -> _Log:
+        """Return the log with more bytes."""
+        longer = _Log()
+        longer.size, longer._sum = self.size + len(payload), self._sum.copy()
+        longer._sum.update(payload)
+        return longer
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file of a run folder; raise RunError if it cannot be read."""
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise RunError(f"{path} is damaged: it is not UTF-8 ({error.reason}).") from error
 
 
 def environment() -> dict[str, Any]:
@@ -256,16 +512,6 @@ def _package_versions() -> dict[str, str]:
     packages = ["numpy", "scipy", "scikit-learn", "torch", "safetensors"]
     packages += ["river"] if importlib.util.find_spec("river") else []
     return {name: metadata.version(name) for name in packages}
-
-
-def _round_of(file: Path) -> int:
-    return int(file.name.split("-")[1])
-
-
-def _write_text(path: Path, text: str) -> None:
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(text)
-    os.replace(unfinished, path)
 
 
 @contextmanager

@@ -1,0 +1,154 @@
+"""Change files so that a crash, a full disk or a power cut leaves the old or the new content.
+
+A file is written under a temporary name, synchronised with the disk, and renamed. Folders have mode
+0700 and files mode 0600, because checkpoints contain the states of clients.
+
+All changes are made by `System`, whose methods are single system calls. Tests replace it to count
+the calls and to inject faults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+UNFINISHED = ".part"  # suffix of temporary names
+CHUNK = 1 << 20  # bytes read at a time
+NO_SYNC = "THALWEG_NO_SYNC"  # environment variable
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+
+
+class Digest(NamedTuple):
+    """Size and checksum of a file."""
+
+    size: int
+    checksum: str  # BLAKE2b, 32 hex digits
+
+
+class System:
+    """The system calls that change files."""
+
+    def open(self, path: Path, flags: int) -> int:
+        return os.open(path, flags | BINARY, FILE_MODE)
+
+    def write(self, file: int, payload: memoryview) -> int:
+        return os.write(file, payload)
+
+    def truncate(self, file: int, size: int) -> None:
+        os.ftruncate(file, size)
+
+    def sync(self, file: int) -> None:
+        os.fsync(file)
+
+    def replace(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def mkdir(self, path: Path) -> None:
+        path.mkdir(FOLDER_MODE, exist_ok=True)
+
+
+system = System()
+
+
+def is_syncing() -> bool:
+    """Return whether files are synchronised with the disk: unless THALWEG_NO_SYNC=1 is set."""
+    return os.environ.get(NO_SYNC, "0") in ("", "0")
+
+
+def write_file(path: Path, payload: bytes) -> Digest:
+    """Replace a file. Readers see the old or the new content, also after a power cut.
+
+    Call `sync_folder` afterwards: the new name is durable only then.
+    """
+    unfinished = path.with_name(path.name + UNFINISHED)
+    try:
+        file = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with _closing(file):
+            _write_all(file, payload)
+        system.replace(unfinished, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            system.unlink(unfinished)
+        raise
+    return digest_bytes(payload)
+
+
+def append_file(path: Path, payload: bytes) -> None:
+    """Write bytes at the end of a file, which is created if needed."""
+    file = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with _closing(file):
+        _write_all(file, payload)
+
+
+def cut_file(path: Path, size: int) -> None:
+    """Remove everything after the first `size` bytes of a file."""
+    if path.stat().st_size > size:
+        file = system.open(path, os.O_WRONLY)
+        with _closing(file):
+            system.truncate(file, size)
+            if is_syncing():
+                system.sync(file)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file if it exists."""
+    system.unlink(path)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents if they do not exist; new ones are private."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.exists():
+            system.mkdir(folder)
+            sync_folder(folder.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names of new, renamed and removed files of a folder durable."""
+    if not is_syncing() or os.name == "nt":  # Windows cannot open folders
+        return
+    file = os.open(path, os.O_RDONLY)
+    with _closing(file):
+        system.sync(file)
+
+
+def digest_bytes(payload: bytes) -> Digest:
+    """Return size and checksum of bytes."""
+    return Digest(len(payload), hashlib.blake2b(payload, digest_size=16).hexdigest())
+
+
+def digest_file(path: Path, size: int | None = None) -> Digest:
+    """Return size and checksum of a file, or of its first `size` bytes."""
+    found, left = hashlib.blake2b(digest_size=16), size
+    length = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK if left is None else min(CHUNK, left)):
+            found.update(chunk)
+            length += len(chunk)
+            left = None if left is None else left - len(chunk)
+    return Digest(length, found.hexdigest())
+
+
+def _write_all(file: int, payload: bytes) -> None:
+    left = memoryview(payload)
+    while left:
+        left = left[system.write(file, left) :]
+    if is_syncing():
+        system.sync(file)
+
+
+@contextlib.contextmanager
+def _closing(file: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(file)
