@@ -1,11 +1,10 @@
 """Cells of a study: which rounds and which metric a column shows."""
 
-import json
-
 import pytest
 
 from thalweg.engine.cells import CellJob
-from thalweg.engine.plan import make_plan, plan_to_toml
+from thalweg.engine.plan import make_plan
+from thalweg.engine.run_folder import RunFolder
 from thalweg.report import scores
 from thalweg.report.study_cells import StudyCell, read_study_cell, select_rows
 from thalweg.scenarios.studies import Column, Row, Study
@@ -30,17 +29,19 @@ def read_column(tmp_path, column, *, rounds_done=36, metric="accuracy"):
     """Return the cell of a column for a run with `rounds_done` of 36 rounds."""
     study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain", metric=metric)
     plan = make_plan("fedavg", "digits-full", rounds=36)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "metrics.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in ROWS[:rounds_done])
-    )
-    if rounds_done == 36:
-        (folder / "summary.json").write_text('{"rounds": 36}')
-    (folder / "plan.toml").write_text(plan_to_toml(plan))
+    write_run(tmp_path / "run", plan, ROWS[:rounds_done], is_finished=rounds_done == 36)
     return read_study_cell(
-        study, StudyCell(study.rows[0], column, CellJob("x", plan, folder, "thalweg"))
+        study, StudyCell(study.rows[0], column, CellJob("x", plan, tmp_path / "run", "thalweg"))
     )
+
+
+def write_run(path, plan, rows, is_finished=True):
+    folder = RunFolder(path)
+    folder.open(plan, command="thalweg", resume=False)
+    folder.commit(len(rows), rows, {"rnd": len(rows)}, {}, set())
+    if is_finished:
+        folder.finish({"rounds": plan.scenario.rounds})
+    folder.close()
 
 
 def transition(session, **more):
@@ -92,14 +93,10 @@ def read_finished_column(tmp_path, column, rows):
     """Return the cell of a column for a finished run with these metrics."""
     study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain")
     plan = make_plan("fedavg", "digits-full", rounds=len(rows))
-    folder = tmp_path / "run"
-    folder.mkdir()
     rows = [{"round": place, "seconds": 1.0, **row} for place, row in enumerate(rows, start=1)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "summary.json").write_text(json.dumps({"rounds": len(rows)}))
-    (folder / "plan.toml").write_text(plan_to_toml(plan))
+    write_run(tmp_path / "run", plan, rows)
     return read_study_cell(
-        study, StudyCell(study.rows[0], column, CellJob("x", plan, folder, "thalweg"))
+        study, StudyCell(study.rows[0], column, CellJob("x", plan, tmp_path / "run", "thalweg"))
     )
 
 

@@ -15,6 +15,7 @@ from thalweg.data import Dataset
 from thalweg.engine.builders import make_client_pool
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.loop import check_same_data, compute_fingerprint
+from thalweg.engine.manifest import list_rounds
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.task import make_net
@@ -72,7 +73,7 @@ def oracle_gap(
 def _folder(path: Path) -> RunFolder:
     if not path.is_dir():
         raise RunError(f"{path} is not a run folder; give the folder to which the run was written.")
-    if not (path / "checkpoint" / "server.safetensors").exists():
+    if not list_rounds(path):
         raise RunError(f"{path} contains no checkpoint: no round of this run is finished.")
     return RunFolder(path)
 

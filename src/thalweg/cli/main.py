@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -804,9 +805,16 @@ def version(
         raise typer.Exit
 
 
+def _format_warning(message: Warning | str, category: type[Warning], *_: object) -> str:
+    """Return the text of a warning for the terminal, without a line of source."""
+    is_ours = category.__module__.startswith("thalweg")
+    return f"thalweg: warning: {message}\n" if is_ours else f"{category.__name__}: {message}\n"
+
+
 def main() -> None:
     """Run a command; a `ThalwegError` becomes one message and exit code 2."""
     is_bash = os.environ.get("_THALWEG_COMPLETE") == "complete_bash"
+    warnings.formatwarning = _format_warning
     try:
         complete_in_bash(app) if is_bash else app()
     except ThalwegError as error:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -138,6 +139,31 @@ def digest_file(path: Path, size: int | None = None) -> Digest:
     return Digest(length, found.hexdigest())
 
 
+def seal(plain: Mapping[str, Any]) -> bytes:
+    """Convert plain values to JSON with a checksum; `unseal` is the inverse.
+
+    >>> unseal(seal({"round": 3}))
+    {'round': 3}
+    >>> unseal(seal({"round": 3}).replace(b"3", b"4", 1))
+    Traceback (most recent call last):
+    ValueError: its checksum does not match its content
+    """
+    return (json.dumps({**plain, "checksum": _sum(plain)}, indent=1) + "\n").encode()
+
+
+def unseal(payload: bytes) -> dict[str, Any]:
+    """Read what `seal` wrote; raise ValueError if it was changed."""
+    try:
+        plain = json.loads(payload)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(plain, dict):
+        raise ValueError("it is not an object")
+    if plain.pop("checksum", None) != _sum(plain):
+        raise ValueError("its checksum does not match its content")
+    return plain
+
+
 def _write_all(file: int, payload: bytes) -> None:
     left = memoryview(payload)
     while left:
@@ -152,3 +178,8 @@ def _closing(file: int) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def _sum(plain: Mapping[str, Any]) -> str:
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return digest_bytes(text.encode()).checksum

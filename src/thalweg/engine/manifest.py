@@ -6,7 +6,6 @@ contains belong to a round that was interrupted.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 from thalweg import __version__
 from thalweg.core.errors import RunError
-from thalweg.core.files import Digest, digest_bytes, digest_file, write_file
+from thalweg.core.files import Digest, digest_file, seal, unseal, write_file
 
 FORMAT = 1  # of run folders; increase it whenever older folders can no longer be resumed
 MAX_BYTES = 1 << 24  # of a manifest
@@ -31,31 +30,6 @@ class Manifest:
     files: Mapping[str, Digest]  # needed to resume; of files that grow, the complete lines
     results: Mapping[str, Digest] = field(default_factory=dict)  # of a finished run
     version: str = __version__
-
-
-def seal(plain: Mapping[str, Any]) -> bytes:
-    """Convert plain values to JSON with a checksum; `unseal` is the inverse.
-
-    >>> unseal(seal({"round": 3}))
-    {'round': 3}
-    >>> unseal(seal({"round": 3}).replace(b"3", b"4", 1))
-    Traceback (most recent call last):
-    ValueError: its checksum does not match its content
-    """
-    return (json.dumps({**plain, "checksum": _sum(plain)}, indent=1) + "\n").encode()
-
-
-def unseal(payload: bytes) -> dict[str, Any]:
-    """Read what `seal` wrote; raise ValueError if it was changed."""
-    try:
-        plain = json.loads(payload)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(plain, dict):
-        raise ValueError("it is not an object")
-    if plain.pop("checksum", None) != _sum(plain):
-        raise ValueError("its checksum does not match its content")
-    return plain
 
 
 def manifest_path(folder: Path, rnd: int) -> Path:
@@ -149,8 +123,3 @@ def _read_digests(plain: Mapping[str, Any]) -> dict[str, Digest]:
             raise ValueError(f"{name!r} is not the name of a file in the folder")
         digests[name] = Digest(size, str(checksum))
     return digests
-
-
-def _sum(plain: Mapping[str, Any]) -> str:
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return digest_bytes(text.encode()).checksum

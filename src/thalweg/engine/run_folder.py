@@ -419,7 +419,7 @@ class RunFolder:
     def _read_last_states(self) -> tuple[Tree, dict[int, Tree]]:
         manifest = self._read_newest()
         if manifest is None or manifest.rnd == 0:
-            raise RunError(f"{self.path} has no checkpoint.")
+            raise RunError(f"{self.path} contains no checkpoint: no round of this run is finished.")
         if damage := find_damage(self.path, manifest.files, LOGS):
             raise RunError(f"{self.path}: damaged: {describe_damage(damage)}.")
         return self._read_states(manifest)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thalweg.baselines import Baseline
-from thalweg.core.errors import require
+from thalweg.core.errors import RunError, require
 from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
@@ -245,12 +245,14 @@ def comparison_jobs(
 def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     """Read a cell from its run folder. An unfinished run is never a result."""
     folder = RunFolder(job.folder)
-    rows = folder.metrics()
+    rows, damage = _read_metrics(folder)
     failure = failure or folder.failure()
     status: Status = "missing"
     reason = "not run yet"
-    if is_done(job):
-        status, reason = _finished_status(job, rows)
+    if damage:
+        status, reason = "failed", damage
+    elif is_done(job):
+        status, reason = "done", ""
     elif failure is not None:
         status, reason = "failed", failure
     elif rows:
@@ -275,14 +277,12 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     )
 
 
-def _finished_status(job: CellJob, rows: Sequence[Mapping[str, Any]]) -> tuple[Status, str]:
-    rounds = job.plan.scenario.rounds
-    if len(rows) == rounds:
-        return "done", ""
-    return "failed", (
-        f"{job.folder} is marked as finished, but its metrics.jsonl has {len(rows)} whole lines "
-        f"instead of {rounds}; remove the folder to run this cell again"
-    )
+def _read_metrics(folder: RunFolder) -> tuple[list[dict[str, Any]], str]:
+    """Return the rows of a run, or the reason why they cannot be read."""
+    try:
+        return folder.metrics(), ""
+    except RunError as error:
+        return [], str(error)
 
 
 def recipe_parts(text: str) -> list[str]:

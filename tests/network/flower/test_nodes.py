@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from network.flower.fake_grid import Device, FakeGrid
 from network.flower.runs import tiny_plan
 from thalweg.core.errors import RunError
+from thalweg.core.files import seal
 from thalweg.engine.plan import plan_to_toml
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower import nodes as module
@@ -223,6 +223,15 @@ def test_invalid_identity_response_is_rejected(server: Server) -> None:
     assert "6 bytes are not a tree of Thalweg" in server.reasons("rejected")[0]
 
 
+def test_client_registry_is_private_and_has_a_checksum(tmp_path: Path) -> None:
+    ClientRegistry(tmp_path, 3).record("a" * 32, 1, 7)
+    file = tmp_path / "clients.json"
+    assert file.stat().st_mode & 0o777 == 0o600, "identities identify clients to the server"
+    file.write_text(file.read_text().replace('"number": 1', '"number": 2'))
+    with pytest.raises(RunError, match="is damaged: its checksum does not match"):
+        ClientRegistry(tmp_path, 3)
+
+
 def test_damaged_client_registry_is_reported(tmp_path: Path) -> None:
     registry = ClientRegistry(tmp_path, 3)
     registry.record("a" * 32, 0, 7)
@@ -232,6 +241,6 @@ def test_damaged_client_registry_is_reported(tmp_path: Path) -> None:
         with pytest.raises(RunError, match="is damaged"):
             ClientRegistry(tmp_path, 3)
     two = {"a" * 32: {"number": 1, "node": 2}, "b" * 32: {"number": 1, "node": 3}}
-    (tmp_path / "clients.json").write_text(json.dumps({"run": "c" * 32, "clients": two}))
+    (tmp_path / "clients.json").write_bytes(seal({"run": "c" * 32, "clients": two}))
     with pytest.raises(RunError, match="two clients have the same number"):
         ClientRegistry(tmp_path, 3)

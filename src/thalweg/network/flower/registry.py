@@ -6,13 +6,12 @@ clients recognise the run by its id.
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from thalweg.core.errors import BadMessage, RunError
+from thalweg.core.files import seal, sync_folder, unseal, write_file
 from thalweg.network.handshake import IDENTITY, IdentityResponse
 
 FILE = "clients.json"
@@ -91,7 +90,7 @@ class ClientRegistry:
 
     def _read(self) -> None:
         try:
-            plain = json.loads(self._path.read_text())
+            plain = unseal(self._path.read_bytes())
             self.run = str(plain["run"])
             self.entries = {
                 str(identity): ClientEntry(int(entry["number"]), int(entry["node"]))
@@ -108,11 +107,8 @@ class ClientRegistry:
 
     def _write(self) -> None:
         clients = {identity: vars(entry) for identity, entry in self.entries.items()}
-        unfinished = self._path.with_name(FILE + ".part")
         try:
-            unfinished.write_text(
-                json.dumps({"run": self.run, "clients": clients}, indent=2) + "\n"
-            )
-            os.replace(unfinished, self._path)
+            write_file(self._path, seal({"run": self.run, "clients": clients}))
+            sync_folder(self._path.parent)
         except OSError as error:
             raise RunError(f"cannot write {self._path}: {error.strerror}.") from error

@@ -1,0 +1,120 @@
+"""Durable changes of files; tests/engine/test_faults.py injects faults at each of their calls."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from contracts.faults import FailingSystem, FaultySystem, ShortWritingSystem, using
+from thalweg.core import files
+from thalweg.core.files import (
+    append_file,
+    cut_file,
+    digest_bytes,
+    digest_file,
+    make_folder,
+    remove_file,
+    seal,
+    sync_folder,
+    unseal,
+    write_file,
+)
+
+
+class RecordingSystem(FaultySystem):
+    """Records the names of the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def _count(self, call: str, *more: object) -> None:
+        self.names.append(call)
+
+
+def test_a_file_is_written_synchronised_and_then_renamed(tmp_path: Path) -> None:
+    system = RecordingSystem()
+    with using(system):
+        write_file(tmp_path / "a", b"one")
+        sync_folder(tmp_path)
+    assert system.names == ["open", "write", "sync", "replace", "sync"]
+    assert (tmp_path / "a").read_bytes() == b"one"
+
+
+def test_synchronisation_can_be_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = RecordingSystem()
+    with using(system):
+        monkeypatch.setenv(files.NO_SYNC, "1")
+        write_file(tmp_path / "a", b"one")
+        append_file(tmp_path / "a", b"two")
+        cut_file(tmp_path / "a", 4)
+        sync_folder(tmp_path)
+    assert "sync" not in system.names
+    assert (tmp_path / "a").read_bytes() == b"onet"
+
+
+def test_digest_of_a_file_and_of_its_beginning(tmp_path: Path) -> None:
+    written = write_file(tmp_path / "a", b"12345")
+    assert written == digest_file(tmp_path / "a") == digest_bytes(b"12345")
+    assert written.size == 5
+    assert digest_file(tmp_path / "a", 3) == digest_bytes(b"123")
+    assert digest_file(tmp_path / "a", 9).size == 5, "the file is shorter"
+
+
+def test_an_error_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", b"old")
+    for at in range(4):  # open, write, sync, replace
+        with using(FailingSystem(at, errno.ENOSPC)), pytest.raises(OSError, match="No space"):
+            write_file(tmp_path / "a", b"new")
+        assert (tmp_path / "a").read_bytes() == b"old"
+        assert os.listdir(tmp_path) == ["a"]
+
+
+def test_short_writes_are_continued(tmp_path: Path) -> None:
+    with using(ShortWritingSystem()):
+        write_file(tmp_path / "a", b"0123456789")
+        append_file(tmp_path / "a", b"abcdef")
+    assert (tmp_path / "a").read_bytes() == b"0123456789abcdef"
+
+
+def test_cutting_keeps_a_file_that_is_short_enough(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", b"12345")
+    cut_file(tmp_path / "a", 5)
+    cut_file(tmp_path / "a", 9)
+    assert (tmp_path / "a").read_bytes() == b"12345"
+    cut_file(tmp_path / "a", 2)
+    assert (tmp_path / "a").read_bytes() == b"12"
+
+
+def test_new_folders_are_private_and_others_are_not_changed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_missing_file_can_be_removed(tmp_path: Path) -> None:
+    remove_file(tmp_path / "a")
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"3", b"{}", b"\xff", b"[" * 100_000])
+def test_what_is_not_sealed_is_rejected(payload: bytes) -> None:
+    with pytest.raises(ValueError, match=r"checksum|Expecting|decode|nested|object"):
+        unseal(payload)
+
+
+def test_every_changed_byte_of_a_sealed_object_is_detected() -> None:
+    payload = seal({"run": "a1", "clients": {"x": [1, 2]}})
+    for place in range(len(payload) - 1):  # the last byte is a line end
+        changed = bytearray(payload)
+        changed[place] ^= 1
+        try:
+            found = unseal(bytes(changed))
+        except ValueError:
+            continue
+        assert found == unseal(payload), "only spaces differ"
