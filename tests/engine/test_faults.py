@@ -287,7 +287,7 @@ CHANGES: dict[str, Callable[[Path, Path], object]] = {
 def test_all_faults(tmp_path: Path, whole: dict[str, bytes]) -> None:
     faults = check_kills(tmp_path, whole, every=1)
     faults += check_errors(tmp_path, whole, every=1)
-    faults += check_full_disks(tmp_path, whole, every=3)
-    faults += check_power_losses(tmp_path, whole, every=1, repeat=10)
-    faults += check_flips(tmp_path, whole, every=2)
+    faults += check_full_disks(tmp_path, whole, every=2)
+    faults += check_power_losses(tmp_path, whole, every=1, repeat=15)
+    faults += check_flips(tmp_path, whole, every=1)
     assert faults > 10_000, faults
