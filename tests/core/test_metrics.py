@@ -7,7 +7,14 @@ import pytest
 
 import thalweg
 from thalweg.core import metrics
-from thalweg.core.metrics import METRICS, Metric, find_undeclared, is_redundant, metrics_in
+from thalweg.core.metrics import (
+    METRICS,
+    Metric,
+    find_undeclared,
+    is_redundant,
+    make_final_row,
+    metrics_in,
+)
 
 ROOT = Path(__file__).parents[2]
 SRC = Path(thalweg.__file__).parent
@@ -41,6 +48,31 @@ def test_rounds_are_aggregated_as_declared(over_rounds: str, expected: float) ->
     rows = [{"m": 4}, {}, {"m": None}, {"m": 2}, {"m": float("nan")}]
     assert metric.aggregate(rows) == expected
     assert metric.aggregate([{}]) is None
+
+
+def test_a_weighted_mean_counts_samples_and_not_rounds() -> None:
+    metric = Metric("m", "A metric", over_rounds="mean", weight="n")
+    # 1 of 1 and 1 of 4 samples: 2 of 5, not the mean of the rounds (0.625).
+    assert metric.aggregate([{"m": 1.0, "n": 1}, {"n": 9}, {"m": 0.25, "n": 4}]) == 0.4
+    assert metric.aggregate([{"m": 1.0}, {"m": 0.5}]) == 0.75, "without counts, rounds are equal"
+
+
+def test_weights_are_declared_metrics_of_means() -> None:
+    weighted = [metric for metric in METRICS.values() if metric.weight]
+    assert {metric.name for metric in weighted} == {"prequential_accuracy", "prequential_mae"}
+    assert all(m.over_rounds == "mean" and m.weight in METRICS for m in weighted)
+
+
+def test_the_final_row_has_test_then_train_over_all_rounds_and_the_rest_of_the_last() -> None:
+    rows = [
+        {"round": 1, "prequential_mae": 2.0, "tested": 3, "loss": 1.0},
+        {"round": 2, "prequential_mae": 6.0, "tested": 1, "loss": 0.5},
+        {"round": 3, "mae": 4.0, "loss": 0.25},
+    ]
+    # (3 * 2 + 1 * 6) / 4 = 3
+    expected = {"round": 3, "mae": 4.0, "loss": 0.25, "prequential_mae": 3.0, "tested": 4}
+    assert make_final_row(rows) == expected
+    assert make_final_row([{"round": 1, "accuracy": 0.5}]) == {"round": 1, "accuracy": 0.5}
 
 
 def test_a_metric_is_redundant_only_if_it_repeats_the_other_one_everywhere() -> None:

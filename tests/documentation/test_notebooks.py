@@ -13,7 +13,6 @@ import pytest
 from documentation.pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
-FAST = "02-own-model-and-data"
 
 
 def read_code(notebook: Path) -> list[str]:
@@ -22,13 +21,7 @@ def read_code(notebook: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize(
-    "notebook",
-    [
-        pytest.param(file, id=file.stem, marks=[] if file.stem == FAST else [pytest.mark.slow])
-        for file in NOTEBOOKS
-    ],
-)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[file.stem for file in NOTEBOOKS])
 def test_notebook_runs(
     notebook: Path,
     tmp_path: Path,

@@ -255,7 +255,11 @@ def test_an_interrupted_baseline_starts_again_with_the_same_results(tmp_path: Pa
     assert without_time(again.metrics) == without_time(whole.metrics)
     assert without_time(RunFolder(tmp_path / "cut").metrics()) == without_time(whole.metrics)
     assert RunFolder(tmp_path / "cut").is_finished(4)
-    assert again.final == again.metrics[-1]
+    tested = [row["tested"] for row in again.metrics]
+    right = sum(row["prequential_accuracy"] * row["tested"] for row in again.metrics)
+    assert again.final["prequential_accuracy"] == pytest.approx(right / sum(tested))
+    assert again.final["tested"] == sum(tested)
+    assert again.final["round"] == 4
 
 
 def test_a_finished_baseline_is_not_run_again(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from thalweg.cli.cell_progress import show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
 from thalweg.cli.run import load_data
+from thalweg.core.metrics import make_final_row
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import BaselinePlan, format_command
@@ -107,7 +108,7 @@ def _is_deterministic(job: CellJob) -> bool:
 
 def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
     for cell in cells:
-        final = dict(cell.rows[-1]) if cell.rows else {}
+        final = make_final_row(cell.rows) if cell.rows else {}
         yield {
             "recipe": cell.recipe,
             "scenario": cell.scenario,

@@ -151,8 +151,8 @@ def main(rounds=None):
         replace(thalweg.recipes.fedavg(), name="newest", memory=Newest()),
     ):
         result = thalweg.run(recipe, data, model=Net, rounds=rounds)
-        scores = [row["prequential_accuracy"] for row in result.metrics]
-        print(f"{recipe.name:8} accuracy on arriving rows {sum(scores) / len(scores):.3f}")
+        score = result.final["prequential_accuracy"]
+        print(f"{recipe.name:8} accuracy on arriving rows {score:.3f}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from thalweg.cli.arguments import parse_seeds
 from thalweg.cli.cell_progress import estimate_seconds, show_cell_progress
 from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.errors import UnknownName
+from thalweg.core.metrics import make_final_row
 from thalweg.engine.cells import is_done
 from thalweg.engine.processes import count_cores
 from thalweg.report.study import (
@@ -101,7 +102,7 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
                     "seed": cell.seed,
                     "status": cell.status,
                     "reason": cell.reason,
-                    "final": dict(cell.rows[-1]) if cell.rows else {},
+                    "final": make_final_row(cell.rows) if cell.rows else {},
                 }
             )
         return result

@@ -20,6 +20,7 @@ from thalweg.cli.run import default_run_folder, plan_from_options, print_summary
 from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
+from thalweg.core.metrics import make_final_row
 from thalweg.engine.builders import check_can_be_served
 from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
@@ -143,7 +144,7 @@ def serve_command(
         raise SystemExit(stop.code) from None
     metrics = RunFolder(out).metrics()
     if as_json:
-        print_json({"folder": str(out), "final": metrics[-1]})
+        print_json({"folder": str(out), "final": make_final_row(metrics)})
     else:
         alarms = RunFolder(out).summary().get("alarms")
         print_summary(

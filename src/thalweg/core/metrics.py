@@ -34,6 +34,8 @@ class Metric:
     better: Literal["higher", "lower", ""] = ""
     over_rounds: Literal["last", "mean", "sum", "max"] = "last"
     """How the rounds of a run become one number; over seeds, mean and standard deviation."""
+    weight: str = ""
+    """The metric that weights the rounds of a mean; empty: all rounds count equally."""
     applies: str = "every round"
     """When a row has this metric."""
     heading: str = ""
@@ -70,29 +72,48 @@ class Metric:
     def aggregate(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
         """One number for a run; None: no row has a finite value.
 
-        A mean over rounds weights all rounds equally, however many samples arrived in them.
+        A mean with a `weight`, such as that of test-then-train, is the mean over all samples: a
+        round counts as often as its number of samples. Rows without this number, such as those of
+        runs before it was recorded, count once each.
 
-        >>> rows = [{"prequential_accuracy": 0.2}, {}, {"prequential_accuracy": 0.6}]
+        >>> rows = [{"prequential_accuracy": 0.25, "tested": 4}, {},
+        ...         {"prequential_accuracy": 0.75, "tested": 12}]
         >>> METRICS["prequential_accuracy"].aggregate(rows)
-        0.4
+        0.625
         >>> METRICS["megabytes"].aggregate([{"bytes_up": 1_000_000, "bytes_down": 500_000}])
         1.5
         """
         if self.sum_of:
             total = sum(float(row.get(name, 0)) for row in rows for name in self.sum_of)
             return total / self.divisor
-        values = [float(row[self.name]) for row in rows if is_measured(row.get(self.name))]
+        known = [row for row in rows if is_measured(row.get(self.name))]
+        values = [float(row[self.name]) for row in known]
         if not values:
             return None
         match self.over_rounds:
             case "last":
                 return values[-1]
             case "mean":
-                return fmean(values)
+                counts = [float(row.get(self.weight, 1)) for row in known]
+                return fmean(values, weights=counts if self.weight else None)
             case "sum":
                 return sum(values)
             case "max":
                 return max(values)
+
+
+def make_final_row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the metrics of the last round, with those of arriving samples over all rounds.
+
+    >>> make_final_row([{"round": 1, "prequential_accuracy": 1.0, "tested": 1},
+    ...                 {"round": 2, "prequential_accuracy": 0.0, "tested": 3}])
+    {'round': 2, 'prequential_accuracy': 0.25, 'tested': 4}
+    """
+    found = {each.name: each.aggregate(rows) for each in METRICS.values() if each.weight}
+    known: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+    if tested := sum(row.get("tested", 0) for row in rows):
+        known["tested"] = tested
+    return {**rows[-1], **known}
 
 
 def is_measured(value: object) -> bool:
@@ -163,7 +184,7 @@ _DECLARED = (
         "Test accuracy averaged over the latent states, weighted by their importance",
         "share",
         "higher",
-        applies=f"{_EVALUATED}; shown if there are several latent states",
+        applies=f"{_EVALUATED} and several latent states",
         heading="mean state",
         places=("run", "table"),
         redundant_with="worst_state_accuracy",
@@ -174,7 +195,7 @@ _DECLARED = (
         "Test accuracy in the latent state where it is lowest",
         "share",
         "higher",
-        applies=f"{_EVALUATED}; shown if there are several latent states",
+        applies=f"{_EVALUATED} and several latent states",
         heading="worst state",
         title="Test accuracy in the worst latent state",
         places=("run", "table", "figure"),
@@ -205,10 +226,11 @@ _DECLARED = (
     Metric(
         "prequential_accuracy",
         "Prequential (test-then-train) accuracy: on samples as they arrive, before training on "
-        "them, averaged over the rounds",
+        "them, averaged over all tested samples of the run",
         "share",
         "higher",
         "mean",
+        "tested",
         applies="rounds in which samples arrive and are tested",
         heading="prequential",
         title="Prequential (test-then-train) accuracy",
@@ -264,15 +286,23 @@ _DECLARED = (
     Metric(
         "prequential_mae",
         "Prequential (test-then-train) mean absolute error: on samples as they arrive, before "
-        "training on them, averaged over the rounds",
+        "training on them, averaged over all tested samples of the run",
         "number",
         "lower",
         "mean",
+        "tested",
         applies="regression, in rounds in which samples arrive and are tested",
         heading="prequential MAE",
         title="Prequential (test-then-train) mean absolute error",
         places=("run", "table", "figure", "study"),
         note="arriving rows before training on them (test-then-train)",
+    ),
+    Metric(
+        "tested",
+        "Arriving samples that were predicted before training on them",
+        "count",
+        over_rounds="sum",
+        applies="rounds in which samples arrive and are tested",
     ),
     Metric(
         "f1",
@@ -738,6 +768,7 @@ def to_markdown() -> str:
     ]
     for metric in METRICS.values():
         over = "" if metric.unit == "record" else metric.over_rounds
+        over += f", weighted by {metric.weight}" if metric.weight else ""
         lines.append(
             f"| `{metric.name}` | {metric.unit} | {metric.better} | {over} | {metric.description} "
             f"| {metric.applies} |"

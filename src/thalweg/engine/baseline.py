@@ -15,6 +15,7 @@ import numpy as np
 
 from thalweg.baselines import Learner
 from thalweg.core.errors import require
+from thalweg.core.metrics import make_final_row
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
@@ -41,8 +42,8 @@ class BaselineResult:
 
     @property
     def final(self) -> MetricsRow:
-        """The metrics of the last round."""
-        return self.metrics[-1]
+        """The metrics of the last round; those of arriving samples are over all rounds."""
+        return make_final_row(self.metrics)
 
 
 class RoundSamples(NamedTuple):
@@ -131,7 +132,7 @@ def run_baseline(
                 "task": describe_task(plan.scenario, data),
                 "is_time_ordered": is_time_ordered(plan.scenario, data),
                 "rounds": len(metrics),
-                "final": dict(metrics[-1]),
+                "final": make_final_row(metrics),
             }
         )
         return BaselineResult(plan, metrics, folder.path)
@@ -199,6 +200,7 @@ class OnlineBaseline:
             row["prequential_mae"] = sum(errors) / len(errors)
         elif errors:
             row["prequential_accuracy"] = errors.count(0) / len(errors)
+        row |= {"tested": len(errors)} if errors else {}
         sent = len(samples.rows) * sample_bytes(self._data) if self._plan.baseline.pooled else 0
         return {**row, "bytes_down": 0, "bytes_up": sent}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from thalweg.core.metrics import make_final_row
 from thalweg.core.types import Updates
 from thalweg.data import Dataset
 from thalweg.engine.client_pool import ClientPool
@@ -60,6 +61,7 @@ def round_row(
             row["prequential_mae"] = float(updates.error_sums[in_time].sum() / num_tested)
         else:
             row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
+        row["tested"] = num_tested
     row["bytes_down"] = updates.bytes_down
     row["bytes_up"] = bytes_up(updates)
     if len(server.bank) > 1:
@@ -177,7 +179,7 @@ def _evaluate_shared(
 
 def summarise_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of a run: last round, and any sessions, drift steps and tasks."""
-    summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
+    summary: dict[str, Any] = {"rounds": len(metrics), "final": make_final_row(metrics)}
     if found := transitions(metrics):
         summary["transitions"] = [transition.to_record() for transition in found]
     if recovered := recoveries(metrics):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, RunError, UnknownName
-from thalweg.core.metrics import HEADLINES, Metric, choose_headline, get_metric
+from thalweg.core.metrics import HEADLINES, Metric, choose_headline, get_metric, make_final_row
 from thalweg.core.types import Floats, Floats32
 from thalweg.data.preprocessing import Preprocessing
 from thalweg.engine.plan import Plan, read_plan, with_model
@@ -61,8 +61,12 @@ class Result:
 
     @property
     def final(self) -> MetricsRow:
-        """The metrics of the last round, which is always evaluated."""
-        return self.metrics[-1]
+        """The metrics of the last round, which is always evaluated.
+
+        Those of arriving samples (test-then-train) are over the samples of all rounds, as in tables
+        and in the summary of the command line.
+        """
+        return make_final_row(self.metrics)
 
     def table(self) -> pa.Table:
         """Return the metrics as an Arrow table with one row per round."""

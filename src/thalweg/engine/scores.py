@@ -103,6 +103,10 @@ def compute_subset_scores(
     of_session: dict[str, float] = {}
     if session_context is not None and in_session is not None:
         of_session = session_member_scores(in_session, accuracies, session_context)
+    of_states: dict[str, float] = {}
+    if table.num_states > 1:  # otherwise it would only repeat the accuracy
+        of_states["state_accuracy"] = overall.state_accuracy
+        of_states["worst_state_accuracy"] = overall.worst_state_accuracy
     accuracies = accuracies[~np.isnan(accuracies)]
     of_clients: dict[str, float] = {}
     if len(accuracies):  # unknown for clients with data of their own
@@ -112,8 +116,7 @@ def compute_subset_scores(
         "accuracy": overall.accuracy,
         "balanced_accuracy": overall.balanced_accuracy,
         "test_loss": overall.loss,
-        "state_accuracy": overall.state_accuracy,
-        "worst_state_accuracy": overall.worst_state_accuracy,
+        **of_states,
         **of_clients,
         **of_session,
     }
