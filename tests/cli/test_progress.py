@@ -50,6 +50,25 @@ def test_time_left_does_not_follow_single_slow_rounds(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.splitlines()[-1].endswith("2 s/round  0:02 left")
 
 
+@pytest.mark.parametrize(
+    ("headline", "shown"),
+    [
+        ("prequential_accuracy", "test-then-train 0.7500"),
+        ("accuracy", "accuracy 0.5000"),
+        ("f1", "f1 0.2500"),
+    ],
+)
+def test_progress_shows_the_headline_of_the_scenario(
+    headline: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = make_plan("fedavg", "digits-full", rounds=4, headline=headline)
+    row = {"accuracy": 0.5, "prequential_accuracy": 0.75, "f1": 0.25}
+    is_time_ordered = headline == "accuracy"  # the headline of the scenario comes first
+    with show_progress(plan, Console(file=io.StringIO()), False, is_time_ordered) as watch:
+        watch(Progress(plan, {"cohort": 3, "seconds": 0.5, **row}, 2, 2, 1.0))
+    assert f"  {shown}  " in capsys.readouterr().out
+
+
 def test_time_ordered_data_show_test_then_train(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"cohort": 3, "seconds": 0.5, "accuracy": 0.5, "prequential_accuracy": 0.75}
     with show_progress(PLAN, Console(file=io.StringIO()), False, is_time_ordered=True) as watch:

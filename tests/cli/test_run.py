@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from thalweg.cli import main
-from thalweg.cli.run import plan_from_options, print_summary
+from thalweg.cli.run import plan_from_options, print_summary, simple_lines
+from thalweg.core.metrics import METRICS
 from thalweg.data import Digits, Table, table
 from thalweg.engine.plan import make_plan
 
@@ -47,6 +48,43 @@ def test_session_accuracy_is_printed_before_accuracy() -> None:
         "session         0.9000   accuracy on the labels of the session's members\naccuracy"
         in output
     )
+
+
+@pytest.mark.parametrize("world", ["at_end=stop", "at_end=restart", ""])
+def test_the_note_on_arriving_rows_depends_on_the_world(world: str) -> None:
+    sets = ["world=replay", f"world.{world}"] if world else []
+    plan = make_plan("fedavg", "digits-partial", rounds=1, overrides=sets)
+    console = Console(file=io.StringIO(), width=80)
+    row = {**ROW, "prequential_accuracy": 0.75}
+    print_summary(console, plan, [row], None, Path("out"), "thalweg run")
+    note = "before training on them" if world == "at_end=stop" else "some were seen before"
+    assert note in console.file.getvalue()
+
+
+SCORES = {"majority": {"prequential_accuracy": 0.5}, "no-change": {"prequential_accuracy": 0.625}}
+
+
+@pytest.mark.parametrize(("accuracy", "is_better"), [(0.75, True), (0.625, False)])
+def test_headline_is_compared_with_predictions_without_features(
+    accuracy: float, is_better: bool
+) -> None:
+    rows = [{"prequential_accuracy": accuracy, "tested": 8}]
+    first, second, *rest = simple_lines(rows, METRICS["prequential_accuracy"], SCORES)
+    words = f"test-then-train accuracy {accuracy:.4f}; predicting the majority class gives 0.5000"
+    assert first == words
+    assert second == "repeating the last label gives 0.6250"
+    assert all(len(line) <= 80 for line in (first, second, *rest))
+    assert len(rest) == (0 if is_better else 1)
+
+
+def test_lower_errors_are_better_than_the_mean() -> None:
+    metric = METRICS["prequential_mae"]
+    scores = {"mean": {"prequential_mae": 2.0}}
+    assert len(simple_lines([{"prequential_mae": 1.0}], metric, scores)) == 1
+    assert simple_lines([{"prequential_mae": 3.0}], metric, scores)[1].startswith(
+        "The model is not"
+    )
+    assert simple_lines([{"mae": 1.0}], METRICS["mae"], scores) == [], "another metric"
 
 
 def test_test_then_train_is_printed_first_on_time_ordered_data() -> None:

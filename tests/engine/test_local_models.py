@@ -56,15 +56,15 @@ def run_opposite(recipe: str, engine: str = "fast", **settings: Any) -> Result:
 
 @pytest.mark.parametrize("engine", ["fast", "reference"])
 def test_clients_with_opposite_labels_need_their_own_models(engine: str) -> None:
-    alone = run_opposite("local-only", engine).final
+    alone = run_opposite("local-only", engine).metrics[-1]
     assert alone["client_accuracy"] == alone["prequential_accuracy"] == 1.0
     assert alone["accuracy"] == 0.5, "each model is wrong about all samples of the other client"
     assert (alone["bytes_down"], alone["bytes_up"], alone["models"]) == (0, 0, 2)
-    shared = run_opposite("fedavg", engine).final
+    shared = run_opposite("fedavg", engine).metrics[-1]
     assert shared["client_accuracy"] == shared["prequential_accuracy"] == 0.5
     together = run_opposite("centralised", engine).final
     assert together["client_accuracy"] == 0.5
-    tuned = run_opposite("fine-tuned", engine).final
+    tuned = run_opposite("fine-tuned", engine).metrics[-1]
     assert tuned["client_accuracy"] == tuned["prequential_accuracy"] == 1.0
     assert tuned["bytes_up"] == shared["bytes_up"] > 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from thalweg.engine.plan import Plan, make_plan
 from thalweg.memory import Reservoir
 from thalweg.report.cells import Cell
 from thalweg.report.comparison import Comparison, ComparisonArguments, comparison_jobs, read_cell
+from thalweg.report.table import legend
 
 SMALL: dict[str, Any] = {"capacity": 16, "ticks": 2, "world": {"num_clients": 4}}
 
@@ -127,10 +130,15 @@ def test_identical_recipes_and_headline_of_a_time_ordered_table(tmp_path: Path) 
         overrides=["data.label=label", "data.time=when", "world.num_clients=2"],
     )
     assert [cell.status for cell in comparison.cells] == ["done"] * 3
-    first, second, third = comparison.summary()
-    assert first.main_metric == "prequential_accuracy"
+    found = {each.recipe: each for each in comparison.summary()}
+    assert found["fedavg"].main_metric == "prequential_accuracy"
+    second = found["warmstart"]
     assert (second.identical_to, second.identical_reason) == ("fedavg", "no sessions")
-    assert third.is_deterministic
+    assert found["majority"].is_deterministic
+    assert found["majority"].accuracy is not None, "the learners ignore the features"
+    assert set(found["fedavg"].simple_scores) == {"majority", "no-change"}
+    assert "Predicting the majority class" not in legend(list(found.values())), "it is a row"
+    assert "Repeating the last label gives" in legend(list(found.values()))
 
 
 def make_comparison() -> Comparison:
@@ -155,7 +163,7 @@ def make_comparison() -> Comparison:
 
 def test_comparison_is_a_table_with_paired_tests() -> None:
     comparison = make_comparison()
-    first, second = comparison.table().to_pylist()
+    second, first = comparison.table().to_pylist()  # from the best to the worst
     assert (first["recipe"], first["metric"], first["seeds"]) == ("fedavg", "accuracy", 3)
     assert first["mean"] == pytest.approx(0.6)
     assert first["difference"] is None
@@ -166,7 +174,32 @@ def test_comparison_is_a_table_with_paired_tests() -> None:
 
 def test_comparison_has_short_texts_and_a_figure() -> None:
     comparison = make_comparison()
-    expected = "<Comparison on digits-full, accuracy: fedavg 0.6000 ± 0.1000, <b> 0.8000 ± 0.2000>"
+    expected = "<Comparison on digits-full, accuracy: <b> 0.8000 ± 0.2000, fedavg 0.6000 ± 0.1000>"
     assert repr(comparison) == expected
     assert "<th>&lt;b&gt;</th><td>0.8000 ± 0.2000</td>" in comparison._repr_html_()
     assert len(comparison.plot().axes) >= 1
+
+
+def test_failing_tracker_does_not_stop_the_processes_of_a_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mlflow.py").write_text("")  # a library without any function
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    comparison = thalweg.compare(
+        ["fedavg", "fedogd"],
+        "digits-partial",
+        seeds=1,
+        rounds=1,
+        workers=2,
+        track="mlflow",
+        **SMALL,
+    )
+    assert [cell.status for cell in comparison.cells] == ["done", "done"]
+    assert capfd.readouterr().err.count("tracker MlflowTracker failed in start") == 2
+
+
+def test_comparison_rejects_a_tracker_object() -> None:
+    with pytest.raises(ConfigError, match=r"other processes.*Expected names: tensorboard"):
+        thalweg.compare(["fedavg"], "digits-partial", track=[object()])  # type: ignore[list-item]

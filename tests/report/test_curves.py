@@ -104,6 +104,13 @@ def test_finished_baseline_without_test_result_is_drawn(cell):
     assert [curve.recipe for curve in arriving.curves] == ["fedavg", "majority"]
 
 
+def test_baseline_with_one_test_result_is_drawn_over_the_rounds_as_well(cell):
+    rows = [{"round": 1, "prequential_accuracy": 0.5}, {"round": 4, "accuracy": 0.5}]
+    tested, _, arriving = panels([cell("fedavg"), cell("majority", rows=rows)])
+    assert [curve.recipe for curve in tested.curves] == ["fedavg", "majority"]
+    assert [curve.recipe for curve in arriving.curves] == ["fedavg", "majority"]
+
+
 def test_drifts_of_all_runs_are_marked(cell):
     def run(seed: int, drifts: set[int]) -> Cell:
         rows = [

@@ -8,7 +8,9 @@ from rich.console import Console
 
 from thalweg.core.errors import RunError
 from thalweg.report import summarise, to_csv, to_markdown, to_rich
+from thalweg.report.html_page import results_section
 from thalweg.report.render import write_atomically
+from thalweg.report.summary import rank
 from thalweg.report.table import columns
 
 
@@ -22,6 +24,45 @@ def test_markdown_by_hand(cell):
         r"Accuracies in %. Mean ± standard deviation over finished seeds. "
         r"accuracy: final model on held-out rows (test). MB sent: in both directions.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"), [("accuracy", ["c", "a", "b"]), ("mae", ["b", "a", "c"])]
+)
+def test_rows_are_ordered_from_best_to_worst(cell, metric, expected):
+    values = {"a": 0.5, "b": 0.25, "c": 0.75}
+    cells = [cell(name, rows=[{"round": 1, metric: value}]) for name, value in values.items()]
+    cells.append(cell("open", status="missing", rows=[]))
+    summaries = summarise(cells)
+    assert [s.index for s in rank(summaries)] == ["abc".index(name) for name in expected] + [3]
+    names = [*expected, "open"]
+    lines = to_markdown(summaries).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:6]] == names
+    records = csv.DictReader(io.StringIO(to_csv(summaries)))
+    assert [record["recipe"] for record in records] == names
+    printed = [line.split()[0] for line in render_text(summaries).splitlines() if line.split()]
+    assert [word for word in printed if word in names][:4] == names
+    page = results_section(summaries)
+    places = [page.index(f"<span>{name}</span>") for name in names]
+    assert places == sorted(places)
+    assert f"--series-{'abc'.index(expected[0]) + 1}," in page[: places[0]], "its own colour"
+
+
+def test_the_note_on_test_then_train_depends_on_repeated_rows(cell):
+    rows = [{"round": 1, "prequential_accuracy": 0.5}]
+    once, again = (summarise([cell(rows=rows, repeats_rows=is_so)]) for is_so in (False, True))
+    assert "prequential: arriving rows before training on them" in to_markdown(once)
+    assert "prequential: arriving rows; some were seen before" in to_markdown(again)
+
+
+def test_the_legend_names_predictions_without_features(cell):
+    rows = [{"round": 1, "mae": 2.0}]
+    scores = {"mean": {"mae": 3.5}, "no-change": {"prequential_mae": 1.0}}
+    cells = [cell("a", rows=rows, simple_scores=scores), cell("b", rows=rows)]
+    assert "Predicting the mean gives 3.5." in to_markdown(summarise(cells))
+    assert "Repeating" not in to_markdown(summarise(cells)), "of another metric"
+    cells[1] = cell("running-mean", rows=rows)
+    assert "Predicting" not in to_markdown(summarise(cells)), "it is a row of the table"
 
 
 def test_markdown_has_the_best_mean_in_bold(comparison):

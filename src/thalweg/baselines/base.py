@@ -25,7 +25,9 @@ class OnlineLearner(Protocol):
     """Configuration of an online learner: a frozen dataclass.
 
     A class attribute ``task`` declares that it is for one task only, such as "regression". An
-    attribute ``is_deterministic`` declares that it does not use the seed.
+    attribute ``is_deterministic`` declares that it does not use the seed, ``ignores_features`` that
+    it only uses labels, and ``needs_last_label`` that it predicts the sample after the last label,
+    so that it has no scores on a test set.
     """
 
     def begin(self, num_classes: int, seed: int) -> Learner:

@@ -22,6 +22,7 @@ class Majority:
     """
 
     is_deterministic: ClassVar[bool] = True
+    ignores_features: ClassVar[bool] = True
     task: ClassVar[str] = "classification"
 
     def begin(self, num_classes: int, seed: int) -> MajorityLearner:
@@ -40,6 +41,7 @@ class Mean:
     """
 
     is_deterministic: ClassVar[bool] = True
+    ignores_features: ClassVar[bool] = True
     task: ClassVar[str] = "regression"
 
     def begin(self, num_classes: int, seed: int) -> MeanLearner:
@@ -55,6 +57,8 @@ class NoChange:
     """
 
     is_deterministic: ClassVar[bool] = True
+    ignores_features: ClassVar[bool] = True
+    needs_last_label: ClassVar[bool] = True
 
     def begin(self, num_classes: int, seed: int) -> LastLabelLearner:
         return LastLabelLearner()

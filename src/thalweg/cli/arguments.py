@@ -54,6 +54,7 @@ def make_comparison_arguments(
     engine: str,
     workers: int | None,
     data_dir: Path | None,
+    track: Sequence[str] = (),
 ) -> ComparisonArguments:
     """Return the options of ``thalweg compare`` and ``thalweg tune`` as arguments."""
     return ComparisonArguments(
@@ -64,4 +65,5 @@ def make_comparison_arguments(
         workers=workers,
         out=out,
         data_dir=data_dir,
+        track=track,
     )

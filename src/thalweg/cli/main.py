@@ -237,6 +237,7 @@ def compare(
     engine: Engine = "auto",
     workers: RunsAtOnce = None,
     data_dir: DataDir = None,
+    track: Track = None,
     debug: Debug = False,
 ) -> None:
     """Compare several recipes on one scenario with the same seeds.
@@ -257,6 +258,7 @@ def compare(
         engine=engine,
         workers=workers,
         data_dir=data_dir,
+        track=track or [],
     )
     compare_command(recipes, on, arguments, as_json)
 

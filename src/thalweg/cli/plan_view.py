@@ -13,7 +13,8 @@ from thalweg.cli.data_view import describe_data
 from thalweg.core.config import get_default, kind_of, plan_fields
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
-from thalweg.engine.builders import list_inert, make_world
+from thalweg.engine.builders import apply_views, list_inert, make_world
+from thalweg.engine.online import can_score_test_set
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.engine.task import describe_metrics, describe_task, get_loss, list_metrics
 from thalweg.forecast import Auto
@@ -40,11 +41,17 @@ class Branch(NamedTuple):
     is_default: bool = False
 
 
-def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = None) -> Tree:
+def plan_tree(
+    plan: AnyPlan,
+    default: AnyPlan | None,
+    data: Dataset | None = None,
+    *,
+    is_remote: bool = False,
+) -> Tree:
     """A plan as a tree. `default` is the plan without overrides; differences to it are marked.
 
     With the data, the task, the loss and the metrics are shown as well; for data of the user also
-    features, target, split, passes and warnings.
+    features, target, split, passes and warnings. `is_remote`: clients are on other machines.
     """
     before = default or plan
     branches: list[Branch] = []
@@ -72,7 +79,8 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None, data: Dataset | None = Non
             Branch("local", describe_local(plan.local), _changes(plan.local, before.local))
         )
     if data is not None and isinstance(plan, Plan):
-        inert = list_inert(plan, make_world(plan.scenario, data, plan.seed))
+        world = make_world(plan.scenario, data, plan.seed)
+        inert = list_inert(plan, world, is_remote=is_remote)
         line = "; ".join(f"{stage}: {reason}" for stage, reason in inert.items())
         branches += [Branch("no effect", line)] if line else []
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
@@ -99,7 +107,14 @@ def _task_branches(plan: AnyPlan, data: Dataset, shown: set[str]) -> list[Branch
         branches.append(Branch("loss", describe(get_loss(plan.scenario, data), LOSSES)))
     metrics = list_metrics(plan.scenario, data)
     if isinstance(plan, BaselinePlan):
-        metrics = [metric for metric in metrics if metric.name.startswith("prequential")]
+        world = make_world(plan.scenario, data, plan.seed)
+        is_scored = can_score_test_set(plan, apply_views(data, world), world)
+        requested = plan.scenario.metrics  # are only computed for models
+        metrics = [
+            metric
+            for metric in metrics
+            if metric.name.startswith("prequential") or (is_scored and metric.name not in requested)
+        ]
     return [*branches, Branch("metrics", describe_metrics(metrics))]
 
 

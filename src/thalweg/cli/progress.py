@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from thalweg.core.metrics import HEADLINES, is_measured
 from thalweg.engine.loop import Progress as RoundProgress
 from thalweg.engine.loop import ProgressCallback
 from thalweg.engine.plan import AnyPlan
@@ -27,13 +28,16 @@ def show_progress(
 ) -> Iterator[ProgressCallback]:
     """Yield a callback for every round of the run.
 
-    On time-ordered data it shows the prequential metric, otherwise that of the test set.
+    It shows the headline metric of the scenario; by default the prequential metric on time-ordered
+    data, otherwise that of the test set.
     """
     recent: deque[float] = deque(maxlen=RECENT_ROUNDS)
+    requested = plan.scenario.headline
+    is_on_arrival = requested in PREQUENTIAL if requested else is_time_ordered
     if as_json:
         yield lambda event: print_json(event.row)
     elif not console.is_terminal:
-        yield lambda event: _print_line(event, recent, is_time_ordered)
+        yield lambda event: _print_line(event, recent, is_on_arrival)
     else:
         columns = (
             TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
@@ -46,7 +50,7 @@ def show_progress(
 
             def show(event: RoundProgress) -> None:
                 recent.append(float(event.row["seconds"]))
-                last.update({} if is_time_ordered else _get_test_score(event.row))
+                last.update({} if is_on_arrival else _get_test_score(event.row, requested))
                 rate = _rate(event, recent)
                 text = f"{_clients(event.row)}   {_score(event.row, last, 3)}   {rate}"
                 progress.update(task, completed=event.rounds_done, text=text)
@@ -79,15 +83,15 @@ def estimate_round_seconds(seconds: Iterable[float]) -> float:
     return max(median(list(seconds)[-RECENT_ROUNDS:]), 1e-9)
 
 
-def _print_line(event: RoundProgress, recent: deque[float], is_time_ordered: bool) -> None:
+def _print_line(event: RoundProgress, recent: deque[float], is_on_arrival: bool) -> None:
     """Print a line at every evaluation, for logs."""
     recent.append(float(event.row["seconds"]))
     scenario = event.plan.scenario
     has_tested = any(name in event.row for name in PREQUENTIAL)
     is_due = event.rounds_done % scenario.evaluate_every == 0 and has_tested
-    tested = _get_test_score(event.row)
+    tested = _get_test_score(event.row, scenario.headline)
     if tested or is_due:
-        shown = {} if is_time_ordered and has_tested else tested
+        shown = {} if is_on_arrival and has_tested else tested
         print(
             f"round {event.rounds_done}/{scenario.rounds}  {_clients(event.row)}  "
             f"{_score(event.row, shown, 4)}  {_rate(event, recent)}",
@@ -95,12 +99,14 @@ def _print_line(event: RoundProgress, recent: deque[float], is_time_ordered: boo
         )
 
 
-def _get_test_score(row: Mapping[str, Any]) -> dict[str, float]:
+def _get_test_score(row: Mapping[str, Any], requested: str | None) -> dict[str, float]:
     """The main metric on the test set, by its name; empty if the round was not evaluated.
 
-    With sessions, the accuracy is that on the labels of the session's members, and the error is
-    that on their samples.
+    `requested` is the headline of the scenario. With sessions, the accuracy is that on the labels
+    of the session's members, and the error is that on their samples.
     """
+    if requested not in (None, *HEADLINES) and is_measured(row.get(requested)):
+        return {str(requested).replace("_", " "): row[requested]}
     if "accuracy" in row or "session_accuracy" in row:
         return {"accuracy": row.get("session_accuracy", row.get("accuracy"))}
     return {"MAE": row.get("session_mae", row["mae"])} if "mae" in row else {}

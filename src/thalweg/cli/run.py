@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,16 @@ from thalweg.cli.arguments import require_scenario
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
-from thalweg.core.metrics import METRICS, Metric, choose_headline, is_redundant, metrics_in
+from thalweg.core.metrics import (
+    HEADLINE_WORDS,
+    METRICS,
+    Metric,
+    choose_headline,
+    describe_simple,
+    get_metric,
+    is_redundant,
+    metrics_in,
+)
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
@@ -75,7 +84,8 @@ def run_command(
         print_json({"folder": str(out), "final": dict(result.final)})
     else:
         alarms = result.alarms if isinstance(result, Result) else None
-        print_summary(console, plan, result.metrics, alarms, out, command, in_time)
+        simple = result.simple_scores if isinstance(result, Result) else None
+        print_summary(console, plan, result.metrics, alarms, out, command, in_time, simple)
 
 
 def load_data(plan: AnyPlan, data_dir: Path | None) -> Dataset:
@@ -141,8 +151,12 @@ def print_summary(
     out: Path,
     command: str,
     is_time_ordered: bool = False,
+    simple_scores: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Print the results of a run, the headline metric first."""
+    """Print the results of a run, the headline metric first.
+
+    `simple_scores` are the metrics of predictions that use no features, by their name.
+    """
     from thalweg.evaluation import transitions
     from thalweg.report import transition_lines
     from thalweg.report.events import alarm_line, drift_lines
@@ -155,7 +169,9 @@ def print_summary(
         is_time_ordered=is_time_ordered,
         requested=plan.scenario.headline,
     )
-    lines += metric_lines(metrics, list(plan.scenario.own_metrics.values()), headline)
+    own, repeats_rows = plan.scenario.own_metrics, plan.scenario.repeats_rows
+    lines += metric_lines(metrics, list(own.values()), headline, repeats_rows=repeats_rows)
+    lines += simple_lines(metrics, own.get(headline) or get_metric(headline), simple_scores)
     for index, line in enumerate(transition_lines(transitions(metrics))):
         lines.append(_line("" if index else "transitions", line))
     if alarms is not None:
@@ -166,7 +182,11 @@ def print_summary(
 
 
 def metric_lines(
-    metrics: Sequence[MetricsRow], own: Sequence[Metric] = (), headline: str = ""
+    metrics: Sequence[MetricsRow],
+    own: Sequence[Metric] = (),
+    headline: str = "",
+    *,
+    repeats_rows: bool = False,
 ) -> list[str]:
     """One line for every metric that applies to a run; `own` are those of the user.
 
@@ -182,10 +202,42 @@ def metric_lines(
         declared.sort(key=lambda metric: metric.name != headline)
     values = {metric.name: metric.aggregate(metrics) for metric in declared}
     return [
-        _line(metric.column, f"{values[metric.name]:.4f}   {metric.note}")
+        _line(
+            metric.column,
+            f"{values[metric.name]:.4f}   {metric.get_note(repeats_rows=repeats_rows)}",
+        )
         for metric in declared
         if values[metric.name] is not None and not is_redundant(metric, [values])
     ]
+
+
+def simple_lines(
+    metrics: Sequence[MetricsRow],
+    metric: Metric,
+    simple_scores: Mapping[str, Mapping[str, float]] | None,
+) -> list[str]:
+    """Sentences that compare the headline metric with predictions that use no features.
+
+    >>> rows = [{"prequential_accuracy": 0.8, "tested": 9}]
+    >>> found = {"majority": {"prequential_accuracy": 0.62}, "no-change": {"accuracy": 0.5}}
+    >>> print(*simple_lines(rows, METRICS["prequential_accuracy"], found), sep="\\n")
+    test-then-train accuracy 0.8000; predicting the majority class gives 0.6200
+    """
+    ours = metric.aggregate(metrics)
+    known = {
+        name: scores[metric.name]
+        for name, scores in (simple_scores or {}).items()
+        if metric.name in scores
+    }
+    if ours is None or not known:
+        return []
+    texts = [f"{describe_simple(name)} gives {value:.4f}" for name, value in known.items()]
+    words = HEADLINE_WORDS.get(metric.name, metric.column)
+    lines = [f"{words} {ours:.4f}; {texts[0]}", *texts[1:]]
+    sign = -1 if metric.better == "lower" else 1
+    if any(sign * value >= sign * ours for value in known.values()):
+        lines.append("The model is not better than these predictions, which use no features.")
+    return lines
 
 
 def _print_warning(message: str) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 import thalweg.network.flower  # noqa: F401  (fails early if Flower is missing)
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import print_json, show_progress
-from thalweg.cli.run import default_run_folder, plan_from_options, print_summary
+from thalweg.cli.run import default_run_folder, load_data, plan_from_options, print_summary
 from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
@@ -134,7 +134,7 @@ def serve_command(
     if warning is not None:
         typer.echo(warning, err=True)
     if not as_json:
-        console.print(plan_tree(plan, default))
+        console.print(plan_tree(plan, default, load_data(plan, arguments.data_dir), is_remote=True))
     again = shlex.join(["thalweg", "serve", str(out), *arguments.to_args(), "--resume"])
     try:
         with show_progress(plan, console, as_json) as watch:

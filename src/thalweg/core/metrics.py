@@ -54,6 +54,8 @@ class Metric:
     """Differences up to this one count as equal."""
     note: str = ""
     """Text in the legend of a table."""
+    note_if_repeated: str = ""
+    """The same if a sample can arrive more than once; empty: `note`."""
 
     @property
     def column(self) -> str:
@@ -68,6 +70,14 @@ class Metric:
     def scale(self) -> float:
         """The factor from the stored value to the shown one."""
         return 100.0 if self.unit == "share" else 1.0
+
+    def get_note(self, *, repeats_rows: bool) -> str:
+        """Return the text in a legend, which depends on whether samples can arrive again.
+
+        >>> METRICS["prequential_mae"].get_note(repeats_rows=True)
+        'arriving rows; some were seen before (test-then-train)'
+        """
+        return (self.note_if_repeated if repeats_rows else "") or self.note
 
     def aggregate(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
         """One number for a run; None: no row has a finite value.
@@ -114,6 +124,22 @@ def make_final_row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if tested := sum(row.get("tested", 0) for row in rows):
         known["tested"] = tested
     return {**rows[-1], **known}
+
+
+_SIMPLE = {
+    "majority": "predicting the majority class",
+    "mean": "predicting the mean",
+    "no-change": "repeating the last label",
+}
+
+
+def describe_simple(name: str) -> str:
+    """Return a prediction without features in words.
+
+    >>> describe_simple("majority")
+    'predicting the majority class'
+    """
+    return _SIMPLE[name]
 
 
 def is_measured(value: object) -> bool:
@@ -236,6 +262,7 @@ _DECLARED = (
         title="Prequential (test-then-train) accuracy",
         places=("run", "table", "figure", "study"),
         note="arriving rows before training on them (test-then-train)",
+        note_if_repeated="arriving rows; some were seen before (test-then-train)",
     ),
     Metric(
         "mae",
@@ -296,6 +323,7 @@ _DECLARED = (
         title="Prequential (test-then-train) mean absolute error",
         places=("run", "table", "figure", "study"),
         note="arriving rows before training on them (test-then-train)",
+        note_if_repeated="arriving rows; some were seen before (test-then-train)",
     ),
     Metric(
         "tested",
@@ -676,6 +704,12 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _DECLARED}
 # The metrics by which runs are compared: the first one that a run has. On data that arrive in the
 # order of time, the prequential ones come first: a test set is not what the model meets next.
 HEADLINES = ("accuracy", "mae", "prequential_accuracy", "prequential_mae")
+HEADLINE_WORDS = {
+    "accuracy": "test accuracy",
+    "mae": "mean absolute error",
+    "prequential_accuracy": "test-then-train accuracy",
+    "prequential_mae": "test-then-train mean absolute error",
+}
 HEADLINES_IN_TIME = ("prequential_accuracy", "prequential_mae", "accuracy", "mae")
 
 

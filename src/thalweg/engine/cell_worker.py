@@ -15,6 +15,7 @@ from thalweg.data import Dataset
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
 from thalweg.engine.plan import AnyPlan, any_plan_from_toml
+from thalweg.engine.trackers import make_trackers, track_run
 
 
 def main() -> None:
@@ -38,21 +39,27 @@ def main() -> None:
         try:
             plan = any_plan_from_toml(request["plan"], "the plan of a cell")
             data_dir = None if request["data_dir"] is None else Path(request["data_dir"])
-            run_any_plan(
-                plan,
-                workers=1,
-                out=Path(request["out"]),
-                data_dir=data_dir,
-                watch=report_progress,
-                command=request["command"],
-                data=_load_data(plan, data_dir, loaded),
-            )
+            trackers = make_trackers(request["track"], Path(request["out"]))
+            with track_run(trackers, report_progress, _print_warning) as tracking:
+                tracking.result = run_any_plan(
+                    plan,
+                    workers=1,
+                    out=Path(request["out"]),
+                    data_dir=data_dir,
+                    watch=tracking.watch,
+                    command=request["command"],
+                    data=_load_data(plan, data_dir, loaded),
+                )
             send_message("done")
         except ThalwegError as error:
             send_message("failed", reason=str(error))
         except Exception as error:
             traceback.print_exc()
             send_message("failed", reason=f"{type(error).__name__}: {error}")
+
+
+def _print_warning(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 def _load_data(plan: AnyPlan, data_dir: Path | None, loaded: dict[str, Dataset]) -> Dataset:

@@ -24,6 +24,7 @@ from thalweg.engine.loop import Progress
 from thalweg.engine.plan import AnyPlan, plan_differences, plan_to_toml, read_any_plan
 from thalweg.engine.processes import count_cores, worker_environment
 from thalweg.engine.run_folder import RunFolder
+from thalweg.engine.trackers import make_trackers, track_run
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,12 @@ def run_cells(
     workers: int | None = None,
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
+    track: Sequence[str] = (),
 ) -> dict[Path, str]:
-    """Run the unfinished cells. Return the folders of cells that failed, with the reasons."""
+    """Run the unfinished cells. Return the folders of cells that failed, with the reasons.
+
+    `track` are names of trackers. Each cell is a run of its own in them.
+    """
     check_not_loading()
     todo = [job for job in jobs if not is_done(job)]
     workers = min(workers or count_cores(), len(todo))
@@ -65,8 +70,8 @@ def run_cells(
     plans = [plan_to_toml(job.plan) for job in todo]
     needs_this_process = any(source in plan for plan in plans for source in local)
     if workers <= 1 or needs_this_process:
-        return _run_in_process(todo, data_dir, watch)
-    return _run_in_workers(todo, workers, data_dir, watch)
+        return _run_in_process(todo, data_dir, watch, track)
+    return _run_in_workers(todo, workers, data_dir, watch, track)
 
 
 def is_done(job: CellJob) -> bool:
@@ -82,7 +87,10 @@ def is_done(job: CellJob) -> bool:
 
 
 def _run_in_process(
-    jobs: Sequence[CellJob], data_dir: Path | None, watch: CellCallback | None
+    jobs: Sequence[CellJob],
+    data_dir: Path | None,
+    watch: CellCallback | None,
+    track: Sequence[str],
 ) -> dict[Path, str]:
     failures: dict[Path, str] = {}
     for job in jobs:
@@ -95,13 +103,14 @@ def _run_in_process(
             RunFolder(job.folder).write_failure(None)
         failure = None
         try:
-            run_any_plan(
-                job.plan,
-                out=job.folder,
-                data_dir=data_dir,
-                watch=report_progress,
-                command=job.command,
-            )
+            with track_run(make_trackers(track, job.folder), report_progress) as tracking:
+                tracking.result = run_any_plan(
+                    job.plan,
+                    out=job.folder,
+                    data_dir=data_dir,
+                    watch=tracking.watch,
+                    command=job.command,
+                )
         except ThalwegError as error:
             failure = str(error)
         _record_end(job, failure, failures, watch)
@@ -121,7 +130,11 @@ def _record_end(
 
 
 def _run_in_workers(
-    jobs: Sequence[CellJob], workers: int, data_dir: Path | None, watch: CellCallback | None
+    jobs: Sequence[CellJob],
+    workers: int,
+    data_dir: Path | None,
+    watch: CellCallback | None,
+    track: Sequence[str],
 ) -> dict[Path, str]:
     """Run cells in worker processes. One thread per worker puts its messages into a queue."""
     todo: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
@@ -133,7 +146,7 @@ def _run_in_workers(
         for index in range(workers):
             thread = threading.Thread(
                 target=_feed_worker,
-                args=(processes, index, todo, messages, data_dir, closing),
+                args=(processes, index, todo, messages, data_dir, track, closing),
                 daemon=True,
             )
             thread.start()
@@ -155,6 +168,7 @@ def _feed_worker(
     todo: queue.SimpleQueue[CellJob],
     messages: queue.SimpleQueue[tuple[CellJob, dict[str, Any]]],
     data_dir: Path | None,
+    track: Sequence[str],
     closing: threading.Event,
 ) -> None:
     """Give jobs to one process until none is left; replace the process if it dies."""
@@ -168,6 +182,7 @@ def _feed_worker(
             "out": str(job.folder),
             "data_dir": None if data_dir is None else str(data_dir),
             "command": job.command,
+            "track": list(track),
         }
         with suppress(RunError):  # running the cell will report a read-only folder
             RunFolder(job.folder).write_failure(None)

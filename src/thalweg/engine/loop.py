@@ -18,7 +18,7 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
-from thalweg.data.checks import warn_about_data
+from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.data.mapped import checksum_array
 from thalweg.engine.builders import (
     apply_views,
@@ -39,6 +39,7 @@ from thalweg.engine.metrics import (
     sample_bytes,
     summarise_run,
 )
+from thalweg.engine.online import score_simple_predictions
 from thalweg.engine.personal_models import add_personal_models, list_clients
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.result import MetricsRow, Result, write_preprocessing
@@ -290,6 +291,8 @@ def _run_rounds(
     served = add_personal_models(get_served_models(server, plan.recipe), federation.client_pool)
     alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.is_known)
     task = describe_task(plan.scenario, data)
+    is_remote = type(federation.client_pool) is not ClientPool
+    has_rows = is_own_data(plan.scenario.data) and not is_remote
     result = Result(
         plan=plan,
         metrics=metrics,
@@ -302,12 +305,13 @@ def _run_rounds(
         alarms=alarms,
         task=task,
         is_time_ordered=is_time_ordered(plan.scenario, data),
+        simple_scores=score_simple_predictions(plan, data) if has_rows else {},
     )
     if folder is not None:
-        is_remote = type(federation.client_pool) is not ClientPool
         about = {
             "task": task,
             "is_time_ordered": result.is_time_ordered,
+            "simple_scores": result.simple_scores,
             "no_effect": list_inert(plan, world, is_remote=is_remote),
         }
         _write_results(folder, result, about)

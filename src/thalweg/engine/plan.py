@@ -30,7 +30,7 @@ EngineName = Literal["fast", "reference"]
 Method = TypeVar("Method", bound=Recipe | Baseline)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A recipe on a scenario, with a seed and an engine."""
 
@@ -71,8 +71,11 @@ class Plan:
     def title(self) -> str:
         return f"{self.recipe.name} on {self.scenario.name}, seed {self.seed}"
 
+    def __repr__(self) -> str:
+        return f"<Plan: {self.title}; {_describe_run(self.scenario)}; engine {self.engine}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class BaselinePlan:
     """A baseline on a scenario, with a seed."""
 
@@ -93,8 +96,20 @@ class BaselinePlan:
     def title(self) -> str:
         return f"{self.baseline.name} on {self.scenario.name}, seed {self.seed}"
 
+    def __repr__(self) -> str:
+        return f"<BaselinePlan: {self.title}; {_describe_run(self.scenario)}>"
+
 
 AnyPlan = Plan | BaselinePlan
+
+
+def _describe_run(scenario: Scenario) -> str:
+    """Return the task, as far as it is known without reading data, and the number of rounds."""
+    source = scenario.data
+    task = getattr(getattr(source, "dataset", None) or source, "task", "classification")
+    if getattr(source, "target", "") == "minutes":  # of the flights
+        task = "regression"
+    return f"{task or 'task from the data'}, {scenario.rounds} rounds"
 
 
 def _check_rounds(scenario: Scenario) -> None:

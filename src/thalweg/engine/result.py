@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, RunError, UnknownName
-from thalweg.core.metrics import HEADLINES, Metric, choose_headline, get_metric, make_final_row
+from thalweg.core.metrics import (
+    HEADLINES,
+    Metric,
+    choose_headline,
+    describe_simple,
+    get_metric,
+    make_final_row,
+)
 from thalweg.core.types import Floats, Floats32
 from thalweg.data.preprocessing import Preprocessing
 from thalweg.engine.plan import Plan, read_plan, with_model
@@ -58,6 +65,8 @@ class Result:
     alarms: MetricsRow | None = None  # scores of the recipe's alarm; None without an alarm
     task: str = ""  # such as "regression, 1 output"
     is_time_ordered: bool = False  # samples arrive in the order of their times
+    simple_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """On data of the user: the metrics of predictions that use no features, by their name."""
 
     @property
     def final(self) -> MetricsRow:
@@ -154,7 +163,8 @@ class Result:
         for metric in self._headlines:
             rows = [row for row in self.metrics if row.get(metric.name) is not None]
             rounds, values = [row["round"] for row in rows], [row[metric.name] for row in rows]
-            axes.plot(rounds, values, marker="." if len(rows) < 30 else None, label=metric.note)
+            label = metric.get_note(repeats_rows=self.plan.scenario.repeats_rows)
+            axes.plot(rounds, values, marker="." if len(rows) < 30 else None, label=label)
         axes.set(xlabel="round", title=self.plan.title)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize="small")
@@ -172,6 +182,7 @@ class Result:
             "task": self.task,
             "rounds": str(len(self.metrics)),
             **{name: f"{value:.4f}" for name, value in self._headline_values()},
+            **self._simple_rows(),
             "folder": "not saved" if self.folder is None else str(self.folder),
         }
         return rows_to_html(rows)
@@ -190,6 +201,14 @@ class Result:
         )
         found = [name for name in dict.fromkeys([first, *HEADLINES]) if name in measured]
         return [own.get(name) or get_metric(name) for name in found[:NUM_LISTED]]
+
+    def _simple_rows(self) -> dict[str, str]:
+        metric = self._headlines[0].name
+        return {
+            describe_simple(name): f"{scores[metric]:.4f}"
+            for name, scores in self.simple_scores.items()
+            if metric in scores
+        }
 
     def _headline_values(self) -> list[tuple[str, float]]:
         values = [(each.column, each.aggregate(self.metrics)) for each in self._headlines]
@@ -297,6 +316,7 @@ def load(folder: str | PathLike[str], *, model: Any = None) -> Result:
         alarms=summary.get("alarms"),
         task=summary.get("task", ""),
         is_time_ordered=summary.get("is_time_ordered", False),
+        simple_scores=summary.get("simple_scores", {}),
     )
 
 

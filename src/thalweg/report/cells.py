@@ -36,6 +36,9 @@ class Cell:
     is_time_ordered: bool = False  # samples arrived in the order of their times
     own_metrics: Mapping[str, Metric] = field(default_factory=dict)  # of the user, by name
     no_effect: Mapping[str, str] = field(default_factory=dict)  # stage without effect -> reason
+    repeats_rows: bool = False  # a sample can arrive more than once
+    simple_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Metrics of predictions without features, by their name; only of data of the user."""
     is_deterministic: bool = False  # runs with other seeds would be the same, so there is only one
 
     def __post_init__(self) -> None:

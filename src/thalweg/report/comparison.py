@@ -24,10 +24,11 @@ from thalweg.engine.plan import (
 )
 from thalweg.engine.result import rows_to_html, table_to_pandas
 from thalweg.engine.run_folder import RunFolder
+from thalweg.engine.trackers import TRACKERS, make_trackers
 from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy
-from thalweg.report.summary import PairedDifference, Summary, summarise
+from thalweg.report.summary import PairedDifference, Summary, rank, summarise
 from thalweg.scenarios import Scenario, ScenarioLike
 
 if TYPE_CHECKING:
@@ -43,14 +44,15 @@ class Comparison:
     cells: Sequence[Cell]
 
     def summary(self) -> list[Summary]:
-        """Mean and spread of every recipe over its seeds."""
-        return summarise([use_session_accuracy(cell) for cell in self.cells])
+        """Mean and spread of every recipe over its seeds, from the best recipe to the worst."""
+        return rank(summarise([use_session_accuracy(cell) for cell in self.cells]))
 
     def table(self) -> pa.Table:
         """Return an Arrow table with one row per recipe: mean, spread and paired test.
 
-        `metric` is the headline. `difference` is that to the recipe `against`, seed by seed, and
-        `p_value` that of a paired t-test, corrected for the number of tests.
+        The rows are ordered from the best recipe to the worst. `metric` is the headline.
+        `difference` is that to the recipe `against`, seed by seed, and `p_value` that of a paired
+        t-test, corrected for the number of tests.
         """
         import pyarrow as pa
 
@@ -116,10 +118,16 @@ class ComparisonArguments:
     workers: int | None = None
     out: Path | None = None
     data_dir: Path | None = None
+    track: Sequence[str] = ()  # names of trackers
+
+    def __post_init__(self) -> None:
+        _check_trackers(self.track)
 
     def run(self, jobs: Sequence[CellJob], watch: CellCallback | None) -> dict[Path, str]:
         """Run the unfinished jobs; return the folders that failed, with the reasons."""
-        return run_cells(jobs, workers=self.workers, data_dir=self.data_dir, watch=watch)
+        return run_cells(
+            jobs, workers=self.workers, data_dir=self.data_dir, watch=watch, track=self.track
+        )
 
     @property
     def plan_options(self) -> dict[str, Any]:
@@ -165,13 +173,15 @@ def compare(
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     watch: CellCallback | None = None,
+    track: str | Iterable[str] | None = None,
     **settings: Any,
 ) -> Comparison:
     """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
     allowed as well. `model`, `loss`, `metrics`, `optimizer` and `settings` change all recipes or
-    the scenario, as in `thalweg.run`.
+    the scenario, as in `thalweg.run`. `track` are names of trackers; each run of the comparison is
+    a run of its own in them.
     """
     arguments = make_arguments(
         seeds=seeds,
@@ -182,6 +192,7 @@ def compare(
         out=out,
         data_dir=data_dir,
         model=model,
+        track=[track] if isinstance(track, str) else list(track or ()),
         settings=settings,
         short_forms={"loss": loss, "metrics": metrics, "optimizer": optimizer},
     )
@@ -195,6 +206,17 @@ def compare(
         failures = arguments.run(jobs, watch)
         cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
     return Comparison(plan.scenario.name, cells)
+
+
+def _check_trackers(names: Sequence[Any]) -> None:
+    """Reject objects, which cannot be sent to the processes of a comparison, and unknown names."""
+    for name in names:
+        require(
+            isinstance(name, str),
+            f"track={name!r}: the runs of a comparison are in other processes, which cannot use an "
+            f"object. Expected names: {', '.join(TRACKERS)}. Pass the object to thalweg.run.",
+        )
+    make_trackers(names, None)  # a missing library is reported before the runs
 
 
 def _check_functions(scenario: Scenario) -> None:
@@ -272,6 +294,8 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
         headline=job.plan.scenario.headline or "",
         is_time_ordered=bool(summary.get("is_time_ordered")),
         no_effect=summary.get("no_effect", {}),
+        repeats_rows=job.plan.scenario.repeats_rows,
+        simple_scores=summary.get("simple_scores", {}),
         is_deterministic=is_deterministic(job.plan),
         own_metrics=job.plan.scenario.own_metrics,
     )

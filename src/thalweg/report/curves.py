@@ -54,9 +54,9 @@ def panels(cells: Sequence[Cell]) -> list[Panel]:
     """Test accuracy and the accuracy in the worst latent state, as far as runs have them.
 
     In a regression, the mean absolute error. The prequential metric comes first if it is the
-    headline; otherwise it is drawn if a recipe, such as a baseline, has no test result. It is
-    smoothed if there are many rounds. Only finished runs are drawn. A metric that repeats another
-    one in every run, such as the worst of one state, is left out.
+    headline; otherwise it is drawn if a recipe, such as a baseline, has no curve of test results.
+    It is smoothed if there are many rounds. Only finished runs are drawn. A metric that repeats
+    another one in every run, such as the worst of one state, is left out.
     """
     own = cells[0].own_metrics.values() if cells else ()
     metrics = [metric for metric in metrics_in("figure") if metric not in PREQUENTIAL]
@@ -64,7 +64,14 @@ def panels(cells: Sequence[Cell]) -> list[Panel]:
     found = [_make_panel(metric, cells) for metric in metrics if not _is_redundant(metric, cells)]
     tested = [panel for panel in found if panel.curves]
     arriving = _make_prequential_panels(cells)
-    names = {curve.recipe for panel in tested for curve in panel.curves}
+    # Of a baseline the test set is only used at the end, which is a point and no curve.
+    longest = max((len(curve.x) for panel in tested for curve in panel.curves), default=0)
+    names = {
+        curve.recipe
+        for panel in tested
+        for curve in panel.curves
+        if len(curve.x) > 1 or longest == 1
+    }
     if _is_ranked_by_arrivals(cells):
         return [*arriving, *tested]
     if any(curve.recipe not in names for panel in arriving for curve in panel.curves):

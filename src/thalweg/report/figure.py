@@ -45,6 +45,7 @@ X_NAME_IN = 0.3  # for the name of the horizontal axis, between two panels
 TEXT_PT = 9.5
 LINE_PT = 1.35 * TEXT_PT  # distance between two labels
 MAX_LABEL_LENGTH = 30  # characters
+MAX_TITLES = 60  # points of a curve with a title
 
 
 def draw_figure(cells: Sequence[Cell]) -> Figure:
@@ -85,7 +86,47 @@ def panels_svg(drawn: Sequence[Panel]) -> str:
         figure.savefig(
             file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
         )
-    return _prepare_for_page(file.getvalue(), describe(drawn))
+        points = "\n".join(_point_titles(figure, drawn))
+    svg = _prepare_for_page(file.getvalue(), describe(drawn))
+    return svg.replace("</svg>", f"<g>\n{points}\n</g>\n</svg>")
+
+
+def _point_titles(figure: Figure, drawn: Sequence[Panel]) -> Iterator[str]:
+    """Yield an invisible circle for each point, with its value as a title.
+
+    Browsers show a title beside the pointer. Of long curves, about `MAX_TITLES` points have one.
+    """
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    for axes, panel in zip(figure.axes, drawn, strict=True):
+        to_figure = axes.transData - figure.transFigure
+        low, high = axes.get_ylim()
+        for curve in panel.curves:
+            step = -(-len(curve.x) // MAX_TITLES)
+            for number in range(len(curve.x) - 1, -1, -step):
+                if not low <= curve.mean[number] <= high:
+                    continue
+                x, y = to_figure.transform((curve.x[number], curve.mean[number]))
+                title = html.escape(describe_point(panel, curve, number))
+                yield (
+                    f'<circle class="point" cx="{x * width:.1f}" cy="{(1 - y) * height:.1f}" '
+                    f'r="5"><title>{title}</title></circle>'
+                )
+
+
+def describe_point(panel: Panel, curve: Curve, number: int) -> str:
+    """A point of a curve in words; with several seeds, also the band.
+
+    >>> curve = Curve("sfedpo", 0, x=[5, 10], mean=[40.0, 62.5], low=[40, 60], high=[40, 65])
+    >>> describe_point(Panel("Test accuracy", [curve]), curve, 1)
+    'sfedpo, round 10: 62.50 % (60.00 to 65.00)'
+    """
+    number_format = "{:.2f}" if panel.unit else "{:.4g}"
+    mean, low, high = (
+        number_format.format(values[number]) for values in (curve.mean, curve.low, curve.high)
+    )
+    unit = f" {panel.unit}" if panel.unit else ""
+    band = f" ({low} to {high})" if low != high else ""
+    return f"{curve.recipe}, {panel.x_name} {curve.x[number]:g}: {mean}{unit}{band}"
 
 
 def has_figure(cells: Sequence[Cell]) -> bool:

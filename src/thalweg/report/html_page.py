@@ -19,7 +19,7 @@ from thalweg.report.figure import SAME_STYLE, choose_colour, panels_svg
 from thalweg.report.numbers import NONE, format_metric, p_value, paired_amount, points
 from thalweg.report.render import write_atomically
 from thalweg.report.style import STYLE
-from thalweg.report.summary import MIN_SEEDS_FOR_TEST, Summary, spread, summarise
+from thalweg.report.summary import MIN_SEEDS_FOR_TEST, Summary, rank, spread, summarise
 from thalweg.report.table import (
     ExtraTable,
     best,
@@ -32,6 +32,7 @@ from thalweg.report.table import (
     p_heading,
     unfinished_cells,
 )
+from thalweg.report.timeline import describe_timeline, find_timelines, timeline_svg
 from thalweg.report.transitions import transition_table
 
 # Even if the escaping failed somewhere, the browser would not run or fetch anything.
@@ -67,6 +68,7 @@ def page(
         unfinished_section(summaries),
         *map(extra_section, (transition_table(cells), *event_tables(cells))),
         figure_section(cells),
+        timeline_section(cells),
         bank_section(cells),
         differences_section(summaries),
         seeds_section(cells),
@@ -105,6 +107,7 @@ def document(title: str, lead: str, about: str, body: str) -> str:
 
 def results_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
     """The table of one scenario, without the differences, which have their own section."""
+    summaries = rank(summaries)
     names, *others = columns(summaries, differences=False)
     main = main_heading(summaries)
     rows, bold = [], best(summaries)
@@ -113,7 +116,7 @@ def results_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
             entry(column.entries[row], "best" if row in bold and column.heading == main else "")
             for column in others
         ]
-        rows.append(table_row(recipe_head(name, row), entries))
+        rows.append(table_row(recipe_head(name, summaries[row].index), entries))
     table = html_table("Results", [names.heading, *(column.heading for column in others)], rows)
     note = escape(legend(summaries, differences=False))
     return section("Results", f'{table}<p class="quiet">{note}</p>\n', level=level)
@@ -165,6 +168,23 @@ def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     return _figure("Accuracy over rounds", drawn, caption, level)
 
 
+def timeline_section(cells: Sequence[Cell], *, level: int = 2) -> str:
+    """Drifts and alarms of each client; empty if no alarm was raised."""
+    found = find_timelines(cells)
+    if not found:
+        return ""
+    parts = [
+        f"<figure>\n{scroll_region(f'Figure: alarms of {each.recipe}', timeline_svg(each))}"
+        f"<figcaption>{escape(describe_timeline(each))}</figcaption>\n</figure>\n"
+        for each in found
+    ]
+    note = (
+        "The first finished run of each recipe. Dots: alarms. Bars: true drifts, if they are known."
+    )
+    text = f'<p class="quiet">{note}</p>\n'
+    return section("Alarms by client", text + "".join(parts), level=level)
+
+
 def bank_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     """Models, clusters and drifts found over the rounds; empty without a bank of several models."""
     drawn = bank_panels(cells)
@@ -199,15 +219,15 @@ def extra_section(extra: ExtraTable, *, level: int = 2) -> str:
 
 def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
     """Differences between recipes seed by seed, next to the paper's difference if there is one."""
-    pairs = [(index, s) for index, s in enumerate(summaries) if s.against]
+    pairs = [s for s in rank(summaries) if s.against]
     if not pairs:
         return ""
     of, metric = main_metric_name(summaries), summaries[0].headline
     unit = ", points" if metric.unit == "share" else ""
-    others = list(dict.fromkeys(s.against for _, s in pairs if s.against))
-    has_paper = any(s.published_difference is not None for _, s in pairs)
+    others = list(dict.fromkeys(s.against for s in pairs if s.against))
+    has_paper = any(s.published_difference is not None for s in pairs)
     rows = []
-    for index, s in pairs:
+    for s in pairs:
         difference = s.difference
         entries = [
             *([entry(s.against or "")] if len(others) > 1 else []),
@@ -216,7 +236,7 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
             entry(p_value(difference and difference.p_value)),
             *([entry(points(s.published_difference))] if has_paper else []),
         ]
-        rows.append(table_row(recipe_head(s.recipe, index), entries))
+        rows.append(table_row(recipe_head(s.recipe, s.index), entries))
     heads = ["recipe", *(["against"] if len(others) > 1 else []), "shared seeds"]
     heads += [f"difference{unit}", p_heading(summaries)]
     heads += ["paper's difference"] if has_paper else []

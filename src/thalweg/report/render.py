@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from thalweg.core.errors import RunError, require
 from thalweg.core.metrics import Metric, metrics_in
-from thalweg.report.summary import Spread, Summary
+from thalweg.report.summary import Spread, Summary, rank
 from thalweg.report.table import (
     ExtraTable,
     TableColumn,
@@ -33,7 +33,8 @@ COLUMN_GAP = 2  # spaces after a column; one of them belongs to the box
 
 
 def to_markdown(summaries: Sequence[Summary]) -> str:
-    """The table in Markdown, with the best mean in bold and a list of the unfinished runs."""
+    """The table in Markdown, from the best recipe to the worst, and the unfinished runs."""
+    summaries = rank(summaries)
     shown, bold = columns(summaries), best(summaries)
     lines = [
         markdown_row([escape_markdown(column.heading) for column in shown]),
@@ -84,7 +85,7 @@ def to_csv(summaries: Sequence[Summary]) -> str:
     to two without rounding twice. Differences of other metrics are in the unit of the metric.
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
-    return csv_text([to_record(s) for s in summaries])
+    return csv_text([to_record(s) for s in rank(summaries)])
 
 
 def csv_text(records: Sequence[Mapping[str, str]]) -> str:
@@ -148,6 +149,7 @@ def to_rich(summaries: Sequence[Summary], *, width: int = 80) -> Table:
     """
     from rich.text import Text
 
+    summaries = rank(summaries)
     whole = fold_columns(columns(summaries), best(summaries), summaries[0].scenario, width=width)
     whole.add_row(Text(legend(summaries), style="dim"))
     for cell in unfinished_cells(summaries):

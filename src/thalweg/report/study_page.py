@@ -99,6 +99,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     if result.is_first_with_same_runs(label):
         content += [
             *(sections.extra_section(extra, level=3) for extra in event_tables(cells)),
+            sections.timeline_section(cells, level=3),
             sections.bank_section(cells, level=3),
         ]
     content += [

@@ -72,6 +72,8 @@ aside {
 aside ul { margin: 0.25rem 0 0; padding-left: 1.1rem; }
 figure { margin: 0; }
 figure svg { display: block; width: 100%; min-width: 34rem; height: auto; }
+figure svg .point { fill: transparent; pointer-events: all; }
+figure svg .point:hover { fill: var(--ink); fill-opacity: 0.35; }
 figure svg text { font-family: inherit !important; }
 code {
   font: 0.9em ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace;

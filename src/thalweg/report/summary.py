@@ -64,6 +64,10 @@ class Summary:
     identical_to: str | None = None  # an earlier recipe with the same metrics in every round
     identical_reason: str = ""  # why, as far as it is known
     is_deterministic: bool = False  # one run stands for all seeds
+    index: int = 0  # of the recipe in the comparison; determines its colour
+    repeats_rows: bool = False  # a sample can arrive more than once
+    simple_scores: Mapping[str, float] = field(default_factory=dict)
+    """The main metric of predictions without features, averaged over the runs that know it."""
 
     @property
     def accuracy(self) -> Spread | None:
@@ -156,6 +160,7 @@ def summarise(
         is_time_ordered=any(cell.is_time_ordered for cell in cells),
         requested=cells[0].headline,
     )
+    simple_scores = _average_simple_scores(cells, main_metric)
     main_scores = {
         recipe: _main_scores(seeds, main_metric, groups, recipe)
         for recipe, seeds in measured.items()
@@ -185,11 +190,44 @@ def summarise(
             identical_to=identical.get(recipe),
             identical_reason=_explain_identical(groups, recipe, identical.get(recipe)),
             is_deterministic=group[0].is_deterministic,
+            index=index,
+            repeats_rows=cells[0].repeats_rows,
+            simple_scores=simple_scores,
         )
-        for recipe, group in groups.items()
+        for index, (recipe, group) in enumerate(groups.items())
     ]
     corrected = correct_differences([s.difference for s in summaries])
     return [replace(s, difference=d) for s, d in zip(summaries, corrected, strict=True)]
+
+
+def rank(summaries: Sequence[Summary]) -> list[Summary]:
+    """Return the recipes from the best to the worst; those without a result come last.
+
+    >>> def of(recipe, mean):
+    ...     return Summary(recipe, "toy", 1, 1, (), {"mae": mean and Spread(mean, None, 1)}, "mae")
+    >>> [s.recipe for s in rank([of("a", 2.0), of("b", None), of("c", 1.0)])]
+    ['c', 'a', 'b']
+    """
+
+    def distance(summary: Summary) -> float:
+        if summary.main is None:
+            return math.inf
+        return summary.main.mean if summary.is_lower_better else -summary.main.mean
+
+    return sorted(summaries, key=distance)
+
+
+def _average_simple_scores(cells: Sequence[Cell], metric: str) -> dict[str, float]:
+    names = dict.fromkeys(name for cell in cells for name in cell.simple_scores)
+    values = {
+        name: [
+            cell.simple_scores[name][metric]
+            for cell in cells
+            if metric in cell.simple_scores.get(name, {})
+        ]
+        for name in names
+    }
+    return {name: fmean(found) for name, found in values.items() if found}
 
 
 def find_identical(groups: Mapping[str, Sequence[Cell]]) -> dict[str, str]:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from thalweg.core.errors import require
-from thalweg.core.metrics import Metric, get_metric, is_redundant, metrics_in
+from thalweg.core.metrics import (
+    HEADLINE_WORDS,
+    Metric,
+    describe_simple,
+    get_metric,
+    is_redundant,
+    metrics_in,
+)
 from thalweg.report.cells import Cell
 from thalweg.report.numbers import (
     NONE,
@@ -17,7 +24,7 @@ from thalweg.report.numbers import (
     percent_spread,
     points,
 )
-from thalweg.report.summary import MIN_SEEDS_FOR_TEST, PairedDifference, Summary
+from thalweg.report.summary import MIN_SEEDS_FOR_TEST, PairedDifference, Spread, Summary
 
 FAR_MARK = "*"
 MAX_HEADING_NAME_LENGTH = 16  # characters
@@ -165,13 +172,7 @@ def main_heading(summaries: Sequence[Summary]) -> str:
 
 def main_metric_name(summaries: Sequence[Summary]) -> str:
     """The metric by which recipes are ranked, in words."""
-    names = {
-        "accuracy": "test accuracy",
-        "mae": "mean absolute error",
-        "prequential_accuracy": "test-then-train accuracy",
-        "prequential_mae": "test-then-train mean absolute error",
-    }
-    return names.get(summaries[0].main_metric) or summaries[0].headline.column
+    return HEADLINE_WORDS.get(summaries[0].main_metric) or summaries[0].headline.column
 
 
 def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
@@ -192,7 +193,9 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
         words = f"Ranked by {main_heading(summaries)}{direction}. {words}"
     for metric in [*metrics_in("table"), *summaries[0].own_metrics.values()]:
         if metric.note and metric.column in shown:
-            words += f" {metric.column}: {metric.note}."
+            note = metric.get_note(repeats_rows=summaries[0].repeats_rows)
+            words += f" {metric.column}: {note}."
+    words += describe_simple_scores(summaries)
     if any(s.published is not None for s in summaries):
         words += " vs paper: percentage points above the published accuracy."
     if any(s.is_far_from_published for s in summaries):
@@ -214,6 +217,23 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
         corrected = f", corrected for {tests} comparisons by the method of Holm"
         words += f" {p_heading(summaries)}: paired t-test{corrected if tests > 1 else ''}."
     return words
+
+
+def describe_simple_scores(summaries: Sequence[Summary]) -> str:
+    """Sentences about predictions without features that are not a row of the table; or empty.
+
+    >>> first = Summary("sfedpo", "table", 1, 1, (), {}, simple_scores={"majority": 0.625})
+    >>> describe_simple_scores([first])
+    ' Predicting the majority class gives 62.50.'
+    """
+    metric, recipes = summaries[0].headline, {s.recipe.partition(",")[0] for s in summaries}
+    found = ""
+    for name, value in summaries[0].simple_scores.items():
+        if {"mean": "running-mean"}.get(name, name) not in recipes:
+            words = describe_simple(name)
+            number = format_metric(metric, Spread(value, None, 1))
+            found += f" {words[0].upper()}{words[1:]} gives {number}."
+    return found
 
 
 def describe_identical(summaries: Sequence[Summary]) -> list[str]:

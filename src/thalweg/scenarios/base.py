@@ -20,6 +20,7 @@ from thalweg.streams import (
     WORLDS,
     Drift,
     Faults,
+    LatentStates,
     Replay,
     Schedule,
     WorldSpec,
@@ -103,6 +104,12 @@ class Scenario:
             validation="[0, 1)",
             prequential="[0, inf)",
         )
+
+    @property
+    def repeats_rows(self) -> bool:
+        """Whether a sample can arrive more than once: drawn again, or replayed from the start."""
+        is_drawn = isinstance(self.world, LatentStates)
+        return is_drawn or getattr(self.world, "at_end", "stop") == "restart"
 
     @property
     def own_metrics(self) -> dict[str, Metric]:
