@@ -319,23 +319,35 @@ def test_buffers_must_keep_their_shape() -> None:
 class Experts(nn.Module):
     """Two layers, of which a call uses one."""
 
-    def __init__(self, is_fixed: bool) -> None:
+    def __init__(self, choose: Any) -> None:
         super().__init__()
-        self.is_fixed, self.used, self.other = is_fixed, nn.Linear(4, 2), nn.Linear(4, 2)
+        self.choose, self.used, self.other = choose, nn.GRU(1, 2, batch_first=True), nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.is_fixed:
-            return self.used(x)
-        far = x[:, 0] > 100
-        return self.other(x) if far.all() else self.used(x)
+        return self.used(x[:, :, None])[0][:, -1] if self.choose(x) else self.other(x)
 
 
 def test_parameters_without_a_gradient_are_not_trained() -> None:
-    """A layer that no sample of the check uses may be used by samples of the run."""
-    fixed, routed = (build(Experts(is_fixed), (4,), 2) for is_fixed in (True, False))
-    assert fixed.untrained is not None
-    assert fixed.untrained.tolist() == list(range(10, 20))
-    assert routed.untrained is None
+    net = build(Experts(lambda x: True), (4,), 2)
+    assert net.num_params == 6 + 12 + 6 + 6 + 10  # matrices, biases, other
+    assert net.untrained is not None
+    assert net.untrained.tolist() == list(range(30, 40))
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x: (x < 100).all(),
+        lambda x: x.tolist()[0][0] < 100,
+        lambda x: x.numpy()[0, 0] < 100,
+        lambda x: len((x < 100).nonzero()),
+        lambda x: not torch.equal(x, x + 1),
+        lambda x: torch.rand(1) < 2,
+    ],
+    ids=["bool", "list", "array", "nonzero", "equal", "random"],
+)
+def test_a_layer_that_other_samples_may_use_is_trained(choose: Any) -> None:
+    assert build(Experts(choose), (4,), 2).untrained is None
 
 
 def test_operations_without_a_fast_stacked_form_are_not_stacked() -> None:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Generator, Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -189,7 +190,7 @@ class ModuleLayer:
         return outputs, features, self._get_buffers() if self.buffers else []
 
     def call_stacked(
-        self, weights: Sequence[Tensor], x: Tensor, training: bool, randomness: str = "error"
+        self, weights: Sequence[Tensor], x: Tensor, training: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return outputs (K, B, C) and features of K models; x is (K, B, ...)."""
         module, inputs = self.thread_copy, x.contiguous()
@@ -202,7 +203,7 @@ class ModuleLayer:
             outputs = self._convert_outputs(outputs, len(x))
             return (outputs,) if features is None else (outputs, features)
 
-        found = vmap(run, randomness=randomness)(tuple(weights), inputs)
+        found = vmap(run)(tuple(weights), inputs)
         return found[0], found[1] if len(found) > 1 else None
 
     def flatten(self, module: nn.Module) -> Floats32:
@@ -407,14 +408,6 @@ class ModuleNet(Net):
             for piece, shape in zip(pieces, self.layer.shapes.values(), strict=True)
         ]
 
-    def split_stacked(self, params: Tensor) -> list[Tensor]:
-        """Return the tensors of vectors (K, P), as views (K, ...)."""
-        pieces = params.split(self.sizes, dim=1)  # type: ignore[no-untyped-call]
-        shapes = self.layer.shapes.values()
-        return [
-            piece.view(len(params), *shape) for piece, shape in zip(pieces, shapes, strict=True)
-        ]
-
     def _call_stacked(
         self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None
     ) -> tuple[Tensor, Tensor | None]:
@@ -422,7 +415,12 @@ class ModuleNet(Net):
             raise ShapeMismatch(
                 f"expected one generator for each of {len(params)} models, got {len(noise)}."
             )
-        return self.layer.call_stacked(self.split_stacked(params), x, noise is not None)
+        pieces = params.split(self.sizes, dim=1)  # type: ignore[no-untyped-call]
+        shapes = self.layer.shapes.values()
+        weights = [
+            piece.view(len(params), *shape) for piece, shape in zip(pieces, shapes, strict=True)
+        ]
+        return self.layer.call_stacked(weights, x, training=noise is not None)
 
     def __reduce__(self) -> Any:
         """Other processes import the module from its path; instances are copied."""
@@ -730,15 +728,15 @@ def gains_from_stacking(module: nn.Module) -> bool:
 def _has_fixed_operations(net: ModuleNet, x: Tensor) -> bool:
     """Return whether forward calls the same operations for all values of its tensors.
 
-    `vmap` raises an error if Python code reads the values of a tensor.
+    It is called with tensors without values. Python code that reads a value raises an error.
     """
-    params = torch.from_numpy(net.layer.flatten(net.layer.module)).repeat(2, 1)
+    params = torch.from_numpy(net.layer.flatten(net.layer.module))
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    weights = [mode.from_tensor(each) for each in net.split(params)]
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            weights, inputs = net.split_stacked(params), x.expand(2, *x.shape)
-            net.layer.call_stacked(weights, inputs, True, randomness="different")
-    except Exception:  # also operations without vmap
+        with mode, torch.no_grad():
+            net.layer.call(weights, mode.from_tensor(x), CHECK_SEED)
+    except Exception:  # also operations that cannot be called without values
         return False
     return True
 
