@@ -6,7 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import nets.user_modules
+from thalweg.cli import main
+from thalweg.core.errors import ConfigError
 
 SMALL = ["--on", "digits-partial", "--rounds", "2", "--set", "world.num_clients=5"]
 
@@ -34,3 +38,19 @@ def test_a_model_that_does_not_fit_is_reported_in_one_line(thalweg: Any, tmp_pat
     assert done.returncode != 0
     assert "the model WindowGru failed with" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--model", "net.py:Net", "--set", "net=mlp"], "--model and --set net=mlp are the same"),
+        (["--loss", "mae", "--set", "loss=mse"], "--loss and --set loss=mse are the same"),
+        (["--optimizer", "adam", "--set", "optimizer=sgd"], "--optimizer and --set optimizer=sgd"),
+        (["--metric", "f1", "--set", "metrics=auroc"], "--metric and --set metrics=auroc are"),
+        (["--set", "model=net.py:Net"], "the setting is named net. Use --model"),
+        (["--set", "net=thalweg.nets:NETS"], "given with --model thalweg.nets:NETS"),
+    ],
+)
+def test_settings_that_contradict_an_option_are_rejected(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        main.app(["run", "fedavg", "--on", "digits-partial", *words], standalone_mode=False)

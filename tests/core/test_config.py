@@ -25,6 +25,7 @@ from thalweg.core.config import (
     get_function_path,
     kind_of,
     load_function,
+    load_object,
     parse,
     to_dict,
     with_overrides,
@@ -413,7 +414,7 @@ def test_file_that_fails_to_load_is_loaded_again_the_next_time(tmp_path: Path) -
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('on purpose')\n")
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="on purpose"):
+        with pytest.raises(ConfigError, match="RuntimeError: on purpose"):
             build(TABLE, f"{file}:Mine", "memory")
 
 
@@ -503,3 +504,34 @@ def test_path_of_an_instance_changes_with_its_settings_and_tensors() -> None:
     assert get_function_path(partial(max, 1)) != get_function_path(partial(max, 2))
     with pytest.raises(ConfigError, match="an instance or an inner function cannot be loaded"):
         load_function(weighted([1.0, 2.0]), "loss")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("class Net(:", "importing it failed with SyntaxError: invalid syntax"),
+        ("1 / 0", "importing it failed with ZeroDivisionError"),
+        ("raise SystemExit(3)", "importing it failed with SystemExit: 3"),
+        ("import no_such_module_x", "failed with ModuleNotFoundError: No module named"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_reported(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_function(f"{tmp_path}/broken.py:f", "loss")
+    with pytest.raises(ConfigError, match=message):  # a second time too
+        build(TABLE, f"{tmp_path}/broken.py:Mine", "memory")
+
+
+@pytest.mark.parametrize("path", [":f", "net.py:", "net.py:Net:f"])
+def test_a_path_without_a_file_or_a_name_is_rejected(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected FILE.py:NAME or package.module:NAME"):
+        load_object(path)
+
+
+def test_a_missing_function_is_reported_with_the_names_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("from math import sqrt\nclass A: ...\ndef f(): ...\nX = 3\n")
+    with pytest.raises(ConfigError, match=r"has no function 'g'\. It defines A, f\.$"):
+        load_function(f"{tmp_path}/own.py:g", "loss")

@@ -102,6 +102,8 @@ def test_unsuitable_metrics_are_rejected_before_the_run() -> None:
         run(metrics="mae")
     with pytest.raises(ConfigError, match="unknown metric 'f2'"):
         run(metrics=["f2"])
+    with pytest.raises(ConfigError, match=r"expected higher, lower or probabilities .*'sideways'"):
+        run(metrics=["mine.py:bias:sideways"])
     with pytest.raises(
         ConfigError, match=r"expected a name, a function .* or a NamedMetric, got 3"
     ):

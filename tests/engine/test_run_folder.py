@@ -13,9 +13,10 @@ from thalweg.core.errors import RunError
 from thalweg.core.trees import write_tree
 from thalweg.core.types import Rejection
 from thalweg.engine import manifest, run_folder
+from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan, read_plan
-from thalweg.engine.run_folder import SNAPSHOT_EVERY, RunFolder, RunWarning
+from thalweg.engine.run_folder import SNAPSHOT_EVERY, RunFolder, RunWarning, compute_user_files
 
 PLAN = make_plan("fedavg", "digits-partial", seed=1, rounds=4)
 
@@ -71,6 +72,23 @@ def test_another_plan_is_rejected_with_the_differences(tmp_path):
     other = make_plan("fedavg", "digits-partial", seed=2, rounds=4)
     with pytest.raises(RunError, match="seed: 1 -> 2"):
         opened(tmp_path, other, resume=True)
+
+
+def test_a_changed_file_of_a_loss_or_metric_is_rejected(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def f(a, b):\n    return (a - b).abs()\n")
+    changes = {"loss": f"{file}:f", "metrics": f"gain={file}:f:higher"}
+    plan = make_plan("fedavg", "digits-partial", rounds=4, **changes)
+    assert list(compute_user_files(plan)) == [str(file)]
+    assert compute_user_files(PLAN) == {}
+    opened(tmp_path / "run", plan).close()
+    opened(tmp_path / "run", plan, resume=True).close()
+    file.write_text("def f(a, b):\n    return (a - b).square()\n")
+    with pytest.raises(RunError, match=r"mine.py has changed since .*expected the digest \w{16}"):
+        opened(tmp_path / "run", plan, resume=True)
+    job = CellJob("fedavg", plan, tmp_path / "run", "")
+    with pytest.raises(RunError, match=r"mine.py has changed since"):
+        is_done(job)
 
 
 def test_two_processes_cannot_share_a_folder(tmp_path):

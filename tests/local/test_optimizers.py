@@ -204,6 +204,7 @@ def test_a_new_optimizer_resets_the_momentum_of_the_scenario() -> None:
         (["optimizer=adam", "optimizer.eps=-1"], "eps must not be negative"),
         (["optimizer=rmsprop", "optimizer.alpah=0.9"], "Did you mean 'alpha'"),
         (["optimizer=rmsprop", "optimizer.lr=0.9"], "set local.lr instead"),
+        (["optimizer=adamw", "optimizer.weight_decay=0.1"], "set local.weight_decay instead"),
         (["optimizer=rmsprop", "optimizer.alpha=-1"], "rejects its options"),
         (["optimizer=rmsprop", "optimizer.maximize=true"], "unknown option"),
         (["optimizer.betas=0.8,0.9"], "unknown field of optimizer 'betas'"),

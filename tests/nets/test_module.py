@@ -203,6 +203,7 @@ def half(module: nn.Module, x: Tensor) -> Tensor:
         (Returns(lambda m, x: m.fc(x).detach()), "do not depend on a trainable parameter"),
         (Embedded(sparse=True), r"gradient of the model .* dense gradients \(sparse=False\)"),
         (Embedded(max_norm=0.1), "the model Embedded failed with RuntimeError.*inplace"),
+        (nn.Linear(4, 1), "needs loss=binary_cross_entropy"),
         (with_nan(), "must start with finite numbers, but bias contains nan"),
         (with_gradient_hook(), r"weight of the model Linear has a gradient hook"),
         (with_lock(), r"cannot be copied \(copy.deepcopy\): cannot pickle"),

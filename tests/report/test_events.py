@@ -1,6 +1,9 @@
 """Tables about drifts, alarms and extra metrics."""
 
+from dataclasses import replace
+
 from report.small_tables import rows_by_recipe
+from thalweg.evaluation.named import get_metric_declaration
 from thalweg.report import event_tables, extra_markdown, extra_rich, page
 from thalweg.report.events import (
     alarm_columns,
@@ -150,6 +153,12 @@ def test_undeclared_metric_is_shown_under_its_own_name(cell):
     cells = [cell("mine", rows=[{"round": 1, "my_score": 0.25}, {"round": 2, "my_list": [1, 2]}])]
     assert rows_by_recipe(policy_table(cells).columns) == {"mine": {"my score": "0.25"}}
     assert "my score" in page("t", cells)
+
+
+def test_metrics_of_the_user_are_not_metrics_of_policies(cell):
+    own = {"gain": get_metric_declaration("gain=mine.py:f:higher")}
+    cells = [replace(cell("mine", rows=[{"round": 1, "gain": 0.25}]), own_metrics=own)]
+    assert policy_table(cells).columns == []
 
 
 def test_comparison_without_events_has_no_extra_tables(comparison):

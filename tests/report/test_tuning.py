@@ -144,6 +144,9 @@ def test_score_is_never_a_test_metric() -> None:
     assert choose_score(plan, untested) == "prequential_accuracy"
     baseline = make_any_plan("majority", "digits-partial")
     assert choose_score(baseline, data) == "prequential_accuracy"
+    by_f1 = make_any_plan("fedavg", "digits-partial", headline="f1")
+    with pytest.raises(ConfigError, match=r"headline=f1 has no effect.*validation_accuracy"):
+        choose_score(by_f1, data)
     silent = replace(plan, scenario=replace(plan.scenario, prequential=0))
     with pytest.raises(ConfigError, match=r"prequential=0.*--set prequential=32"):
         choose_score(silent, timed)

@@ -23,7 +23,7 @@ from thalweg.cli.completion import (
     complete_study,
     complete_tracker,
 )
-from thalweg.core.errors import ThalwegError
+from thalweg.core.errors import ConfigError, ThalwegError
 
 app = typer.Typer(
     name="thalweg",
@@ -139,6 +139,15 @@ Insecure = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
+# Settings that have an option of their own.
+_SHORT_FORMS = {
+    "--model": ("net", "net.kind", "net.path"),
+    "--loss": ("loss", "loss.kind", "loss.path"),
+    "--optimizer": ("optimizer", "local.optimizer", "local.optimizer.kind"),
+    "--metric": ("metrics",),
+}
+
+
 def _add_short_forms(
     sets: list[str] | None,
     model: str | None,
@@ -148,6 +157,14 @@ def _add_short_forms(
     is_absolute: bool = False,
 ) -> list[str]:
     """Return the settings with those of ``--model`` and other short forms, which come first."""
+    given = {"--model": model, "--loss": loss, "--optimizer": optimizer, "--metric": metrics}
+    for option, same in _SHORT_FORMS.items():
+        both = [each for each in sets or [] if each.partition("=")[0].strip() in same]
+        if given[option] and both:
+            raise ConfigError(
+                f"{option} and --set {both[0]} are the same setting, but both were given. Leave "
+                "one of them out."
+            )
     names = [] if loss is None else [f"loss={loss}"]
     if optimizer is not None:
         names.append(f"local.optimizer={optimizer}")

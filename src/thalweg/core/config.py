@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from thalweg.core.capabilities import find_partial_capability, get_members
-from thalweg.core.errors import ConfigError, UnknownName, require
+from thalweg.core.errors import ConfigError, ThalwegError, UnknownName, require
 
 T = TypeVar("T")
 Table = Mapping[str, Any]  # kind -> dataclass
@@ -274,7 +274,8 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
         raise UnknownName(what, kind, table)
     found = load_object(kind)
     if not isinstance(found, type) or not dataclasses.is_dataclass(found):
-        raise ConfigError(f"{kind}: {source} has no dataclass named {name!r}.")
+        module = f" A torch.nn.Module is given with --model {kind}." if what == "net" else ""
+        raise ConfigError(f"{kind}: {source} has no dataclass named {name!r}.{module}")
     return found
 
 
@@ -285,6 +286,23 @@ def load_object(name: str) -> Any:
     """
     source, _, attribute = name.rpartition(":")
     return getattr(_load_module(source, name), attribute, None)
+
+
+def list_names(path: str) -> str:
+    """Return a sentence with the classes and functions of the file of ``file.py:NAME``.
+
+    Empty for a package.
+    """
+    source = path.rpartition(":")[0]
+    if not source.endswith(".py"):
+        return ""
+    module = _load_module(source, path)
+    names = [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__
+    ]
+    return f" It defines {', '.join(names) or 'no class or function'}."
 
 
 def load_function(path: str, what: str) -> Callable[..., Any]:
@@ -304,7 +322,9 @@ def load_function(path: str, what: str) -> Callable[..., Any]:
         "the same function.",
     )
     found = load_object(path)
-    require(callable(found), f"{what}={path}: {source} has no function {name!r}.")
+    require(
+        callable(found), f"{what}={path}: {source} has no function {name!r}.{list_names(path)}"
+    )
     return typing.cast("Callable[..., Any]", found)
 
 
@@ -342,14 +362,24 @@ def find_source(module: str) -> str:
 
 
 def _load_module(source: str, kind: str) -> types.ModuleType:
+    attribute = kind.rpartition(":")[2]
+    require(
+        source != "" and attribute != "" and ".py:" not in source,
+        f"{kind}: expected FILE.py:NAME or package.module:NAME, such as net.py:Net.",
+    )
     if not source.endswith(".py"):
         try:
             return importlib.import_module(source)
+        except ThalwegError:
+            raise
         except ImportError as error:
             raise ConfigError(f"{kind}: cannot import {source!r} ({error}).") from error
+        except (Exception, SystemExit) as error:
+            raise _import_error(kind, error) from error
     path = Path(source).resolve()
     if not path.is_file():
-        raise ConfigError(f"{kind}: there is no file {source}.")
+        where = "" if Path(source).is_absolute() else f" in {Path.cwd()}"
+        raise ConfigError(f"{kind}: there is no file {source}{where}. Correct the path.")
     main = sys.modules["__main__"]
     if (script := getattr(main, "__file__", None)) is not None and Path(script).resolve() == path:
         return main  # the running script; importing it would run it again
@@ -364,12 +394,22 @@ def _load_module(source: str, kind: str) -> types.ModuleType:
         _LOADING.append(source)
         try:
             spec.loader.exec_module(module)
-        except BaseException:
+        except BaseException as error:
             del sys.modules[name]
-            raise
+            if isinstance(error, ThalwegError) or not isinstance(error, Exception | SystemExit):
+                raise
+            raise _import_error(kind, error) from error
         finally:
             _LOADING.pop()
     return sys.modules[name]
+
+
+def _import_error(kind: str, error: BaseException) -> ConfigError:
+    """Return the error for a file or package that raised while it was imported."""
+    return ConfigError(
+        f"{kind}: importing it failed with {type(error).__name__}: {error}. Correct the file, and "
+        "check that it can be imported with Python."
+    )
 
 
 def check_not_loading() -> None:

@@ -83,7 +83,9 @@ def is_done(job: CellJob) -> bool:
             f"{job.folder} contains a run with another configuration; choose another --out:\n  "
             + "\n  ".join(changes)
         )
-    return RunFolder(job.folder).is_finished(job.plan.scenario.rounds)
+    folder = RunFolder(job.folder)
+    folder.check_user_files(job.plan)
+    return folder.is_finished(job.plan.scenario.rounds)
 
 
 def _run_in_process(

@@ -326,6 +326,11 @@ def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:
     of_scenario = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
     if isinstance(method, Recipe) and method.local is None:
         of_method -= {"local"}
+    require(
+        name != "model",
+        "unknown setting 'model': the setting is named net. Use --model FILE.py:NAME, or --set "
+        "net=module --set net.path=FILE.py:NAME.",
+    )
     if name not in of_method | of_scenario:
         raise UnknownName("setting", name, of_method | of_scenario | {"optimizer"})
     return name in of_method

@@ -53,7 +53,13 @@ from thalweg.engine.manifest import (
     read_manifest,
     write_manifest,
 )
-from thalweg.engine.plan import AnyPlan, any_plan_from_toml, plan_differences, plan_to_toml
+from thalweg.engine.plan import (
+    AnyPlan,
+    any_plan_from_toml,
+    flatten_plan,
+    plan_differences,
+    plan_to_toml,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,7 +240,8 @@ class RunFolder:
     # --- create and resume ---
 
     def _create(self, plan: AnyPlan, command: str) -> None:
-        about = json.dumps(environment(), indent=2) + "\n"
+        recorded = {**environment(), "files": compute_user_files(plan)}
+        about = json.dumps(recorded, indent=2) + "\n"
         texts = {"command.txt": command + "\n", "environment.json": about}
         files = {name: write_file(self.path / name, text.encode()) for name, text in texts.items()}
         files[PLAN] = write_file(self.path / PLAN, plan_to_toml(plan).encode())
@@ -266,6 +273,18 @@ class RunFolder:
                 + "\n  ".join(changes)
                 + "\nRestore these settings, or choose another folder with --out."
             )
+        self.check_user_files(plan)
+
+    def check_user_files(self, plan: AnyPlan) -> None:
+        """Raise an error if a file with a component of the plan has changed since its start."""
+        now = compute_user_files(plan)
+        for name, digest in self._read_environment("files").items():
+            if now.get(name, digest) != digest:
+                raise RunError(
+                    f"{name} has changed since the run in {self.path} was started: expected the "
+                    f"digest {digest}, got {now[name]}. Restore the file to continue the run, or "
+                    "start a new run with the present file in another folder (--out)."
+                )
 
     def _choose_round(self) -> None:
         """Resume after the newest intact round; report all damaged files."""
@@ -316,7 +335,7 @@ class RunFolder:
                 RunWarning,
                 stacklevel=2,
             )
-        before = {"thalweg": chosen.version} | self._read_packages()
+        before = {"thalweg": chosen.version} | self._read_environment("packages")
         now = {"thalweg": __version__} | _package_versions()
         changes = [
             f"{name} {version} -> {now[name]}"
@@ -331,10 +350,11 @@ class RunFolder:
                 stacklevel=2,
             )
 
-    def _read_packages(self) -> dict[str, str]:
+    def _read_environment(self, part: str) -> dict[str, str]:
+        """Return a part of environment.json: versions of packages, or digests of files."""
         try:
-            packages = json.loads((self.path / "environment.json").read_bytes())["packages"]
-            return {str(name): str(version) for name, version in packages.items()}
+            found = json.loads((self.path / "environment.json").read_bytes())[part]
+            return {str(name): str(version) for name, version in found.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}  # damage of this file was reported
 

@@ -153,6 +153,12 @@ def _name_metric(metric: Any) -> str:
     if isinstance(metric, str):
         if ":" not in metric and metric not in NAMED_METRICS:
             raise UnknownName("metric", metric, [*NAMED_METRICS, "FILE.py:FUNCTION"])
+        path = split_metric(metric)[1]
+        require(
+            path.count(":") <= 1 or not path.partition(":")[0].endswith(".py"),
+            f"metrics={metric}: expected {', '.join(FLAGS[:-1])} or {FLAGS[-1]} after the "
+            f"function, got {path.rpartition(':')[2]!r}. Example: mine.py:bias:lower.",
+        )
         return metric
     if isinstance(metric, NamedMetric):
         require(

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from thalweg.core.config import check_literals, find_source, load_object
-from thalweg.core.errors import ConfigError, ThalwegError, require
+from thalweg.core.config import check_literals, find_source, list_names, load_object
+from thalweg.core.errors import ConfigError, require
 from thalweg.nets.builders import NetSpec
 from thalweg.nets.net import Net, Shape
 
@@ -103,19 +103,12 @@ class Module:
                 f"resume=True)), or put it into a file and use --model FILE.py:{self.name}."
             )
         self._check_file()
-        try:
-            found = load_object(self.path)
-        except ThalwegError:
-            raise
-        except Exception as error:
-            raise ConfigError(
-                f"{self.path}: importing it failed with {type(error).__name__}: {error}. Correct "
-                "the file, and check that it can be imported with Python."
-            ) from error
+        found = load_object(self.path)
         if not callable(found):
             raise ConfigError(
                 f"{self.path}: expected a torch.nn.Module or a function that returns one, found "
                 f"{'nothing of that name' if found is None else repr(found)}."
+                f"{list_names(self.path)}"
             )
         return found
 

@@ -246,16 +246,17 @@ class ModuleLayer:
         if self.num_outputs == 1 and outputs.ndim <= 1 and outputs.numel() == batch:
             outputs = outputs.reshape(batch, 1)  # the result of squeeze
         if outputs.shape != (batch, self.num_outputs):
-            is_squeezed = batch == 1 and outputs.numel() == self.num_outputs
-            raise ConfigError(
-                f"the model {self.name} must return outputs of shape (B, {self.num_outputs}) for "
-                f"these data, got {tuple(outputs.shape)} for a batch of {batch}. "
-                + (
+            remedy = "Change the size of its last layer, or use other data."
+            if batch == 1 and outputs.numel() == self.num_outputs:
+                remedy = (
                     "Keep the first axis: squeeze() also removes the axis of a batch of one; name "
                     "the axis, such as squeeze(2)."
-                    if is_squeezed
-                    else "Change the size of its last layer, or use other data."
                 )
+            elif self.num_outputs == 2 and outputs.numel() == batch:
+                remedy += " One output for two classes needs loss=binary_cross_entropy."
+            raise ConfigError(
+                f"the model {self.name} must return outputs of shape (B, {self.num_outputs}) for "
+                f"these data, got {tuple(outputs.shape)} for a batch of {batch}. {remedy}"
             )
         if outputs.dtype != torch.float32:
             raise ConfigError(

@@ -111,7 +111,7 @@ LABELLED_STAGES = ("memory", "sample_weights", "forecast")
 # What to use for a regression, by the field of a component that needs class labels.
 REGRESSION_ALTERNATIVES = {
     "memory": "memory=reservoir, fifo or importance",
-    "forecast": "forecast=exact",
+    "forecast": "forecast=auto, with a memory and weights that use no forecast",
     "selection": "selection=available or uniform",
     "objective": "objective=loss or proximal",
     "weights": "weights=equal",
@@ -347,7 +347,8 @@ def _check_forecast(recipe: Recipe, world: World) -> None:
         or not getattr(recipe.forecast, "needs_known_states", False),
         f"forecast={kind} needs a world with several known latent states, but this world has no "
         "known states. Leave the forecast at its default or use forecast=growing, which learns "
-        "the states, or choose a world with known states (world=latent).",
+        "the states from class labels, or choose a world with known states "
+        "(world=latent-states).",
     )
 
 

@@ -227,13 +227,16 @@ def policy_table(cells: Sequence[Cell]) -> ExtraTable:
         recipe: [cell.rows for cell in group if cell.is_done]
         for recipe, group in group_by_recipe(cells).items()
     }
+    own = {name for cell in cells for name in cell.own_metrics}  # in the main table
     names = dict.fromkeys(
         name
         for seeds in groups.values()
         for rows in seeds
         for row in rows
         for name, value in row.items()
-        if name != AS_MEASURED and "policy table" in get_metric(name).places and is_measured(value)
+        if name not in (AS_MEASURED, *own)
+        and "policy table" in get_metric(name).places
+        and is_measured(value)
     )
     metrics = [get_metric(name) for name in names]
     shown = [

@@ -379,9 +379,16 @@ def plan_rungs(num_configurations: int, rounds: int) -> list[tuple[int, int]]:
 def choose_score(plan: AnyPlan, data: Dataset) -> str:
     """Return the metric by which configurations are chosen; never one of the test set."""
     kind = "mae" if data.task == "regression" else "accuracy"
+    headline = plan.scenario.headline
+    require(
+        headline in (None, kind, f"prequential_{kind}"),
+        f"headline={headline} has no effect here: configurations are chosen by validation_{kind} "
+        f"or prequential_{kind}, never by a metric on the test set. Leave it out, or use "
+        f"headline={kind} or headline=prequential_{kind}.",
+    )
     has_validation = (
         not isinstance(plan, BaselinePlan)
-        and not (plan.scenario.headline or "").startswith("prequential")
+        and not (headline or "").startswith("prequential")
         and data.time is None
         and plan.scenario.sessions is None
         and len(data.y_test) > 0
