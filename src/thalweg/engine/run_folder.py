@@ -511,6 +511,24 @@ def read_text(path: Path) -> str:
         raise RunError(f"{path} is damaged: it is not UTF-8 ({error.reason}).") from error
 
 
+def compute_user_files(plan: AnyPlan) -> dict[str, str]:
+    """Return the digests of the files of a plan's components, losses, metrics and models.
+
+    The running script has none: a run of it may be resumed after a change of the script.
+    """
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    running = None if script is None else Path(script).resolve()
+    values = flatten_plan(plan).values()
+    texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
+    matches = [re.match(r"(?:\w+=)?(.+\.py):", text) for text in texts if isinstance(text, str)]
+    files = {match[1] for match in matches if match}  # file.py:NAME, or metric=file.py:NAME
+    return {
+        file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+        for file in sorted(files)
+        if Path(file).is_file() and Path(file).resolve() != running
+    }
+
+
 def environment() -> dict[str, Any]:
     """Return the versions and the machine that a run uses."""
     return {
