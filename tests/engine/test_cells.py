@@ -101,7 +101,12 @@ def test_no_cell_is_started_after_an_interruption(tmp_path):
 
 def test_a_worker_ends_without_output_if_its_parent_is_gone_and_its_cell_can_be_resumed(tmp_path):
     cell = job(tmp_path / "a", rounds=ROUNDS)
-    request = {"plan": plan_to_toml(cell.plan), "out": str(cell.folder), "data_dir": None}
+    request = {
+        "plan": plan_to_toml(cell.plan),
+        "out": str(cell.folder),
+        "data_dir": None,
+        "track": [],
+    }
     worker = subprocess.Popen(
         [sys.executable, "-m", "thalweg.engine.cell_worker"],
         stdin=subprocess.PIPE,

@@ -322,9 +322,7 @@ def load_function(path: str, what: str) -> Callable[..., Any]:
         "the same function.",
     )
     found = load_object(path)
-    require(
-        callable(found), f"{what}={path}: {source} has no function {name!r}.{list_names(path)}"
-    )
+    require(callable(found), f"{what}={path}: {source} has no function {name!r}.{list_names(path)}")
     return typing.cast("Callable[..., Any]", found)
 
 

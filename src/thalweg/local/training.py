@@ -125,7 +125,8 @@ class LocalTraining:
         for name in ("lr", "momentum", "weight_decay"):
             require(
                 not (isinstance(new, Mapping) and name in new),
-                f"local.optimizer: {name} is not an option of an optimizer; set local.{name} instead.",
+                f"local.optimizer: {name} is not an option of an optimizer; set local.{name} "
+                "instead.",
             )
         is_change = new is not None and not (isinstance(new, Mapping) and "kind" not in new)
         if not is_change or not (self.momentum or self.weight_decay):
