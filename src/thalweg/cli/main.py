@@ -824,7 +824,13 @@ def version(
         raise typer.Exit
 
 
-def _format_warning(message: Warning | str, category: type[Warning], *_: object) -> str:
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
     """Return the text of a warning for the terminal, without a line of source."""
     is_ours = category.__module__.startswith("thalweg")
     return f"thalweg: warning: {message}\n" if is_ours else f"{category.__name__}: {message}\n"

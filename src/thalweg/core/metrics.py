@@ -801,7 +801,7 @@ def to_markdown() -> str:
         "|---|---|---|---|---|---|",
     ]
     for metric in METRICS.values():
-        over = "" if metric.unit == "record" else metric.over_rounds
+        over: str = "" if metric.unit == "record" else metric.over_rounds
         over += f", weighted by {metric.weight}" if metric.weight else ""
         lines.append(
             f"| `{metric.name}` | {metric.unit} | {metric.better} | {over} | {metric.description} "

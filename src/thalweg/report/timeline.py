@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ class ClientEvent(NamedTuple):
     kind: str  # of the drift; empty: an alarm
 
 
-class AlarmTimeline(NamedTuple):
+@dataclass(frozen=True)
+class AlarmTimeline:
     """The events of one run."""
 
     recipe: str
