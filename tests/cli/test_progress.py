@@ -38,7 +38,7 @@ def test_log_has_one_line_per_evaluation(
     row: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with show_progress(PLAN, Console(file=io.StringIO()), as_json=False) as watch:
-        watch(Progress(PLAN, {"cohort": 3, "seconds": 0.5, **row}, 2, 2, 1.0))
+        watch(Progress(PLAN, {"cohort": 3, "seconds": 0.5, **row}, 2))
     assert capsys.readouterr().out == line
 
 
@@ -46,7 +46,7 @@ def test_time_left_does_not_follow_single_slow_rounds(capsys: pytest.CaptureFixt
     with show_progress(PLAN, Console(file=io.StringIO()), as_json=False) as watch:
         for done, seconds in ((1, 90.0), (2, 2.0), (3, 2.0)):
             row = {"cohort": 3, "accuracy": 0.5, "seconds": seconds}
-            watch(Progress(PLAN, row, done, done, 94.0))
+            watch(Progress(PLAN, row, done))
     assert capsys.readouterr().out.splitlines()[-1].endswith("2 s/round  0:02 left")
 
 
@@ -72,5 +72,5 @@ def test_progress_shows_the_headline_of_the_scenario(
 def test_time_ordered_data_show_test_then_train(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"cohort": 3, "seconds": 0.5, "accuracy": 0.5, "prequential_accuracy": 0.75}
     with show_progress(PLAN, Console(file=io.StringIO()), False, is_time_ordered=True) as watch:
-        watch(Progress(PLAN, row, 2, 2, 1.0))
+        watch(Progress(PLAN, row, 2))
     assert "test-then-train 0.7500" in capsys.readouterr().out

@@ -109,6 +109,14 @@ def test_deterministic_baseline_is_run_once(
     assert all(read_cell(job).is_deterministic == (num_runs == 1) for job in jobs)
 
 
+def test_deterministic_baseline_is_run_once_on_a_folder_of_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(40.0)[:, None])
+    np.save(tmp_path / "y.npy", np.arange(40) % 2)
+    arguments = ComparisonArguments(seeds=[4, 5], rounds=2)
+    jobs = comparison_jobs(["majority"], str(tmp_path), arguments, Path("nowhere"))
+    assert [job.plan.seed for job in jobs] == [4]
+
+
 def test_baseline_in_a_world_of_random_arrivals_is_run_with_every_seed() -> None:
     arguments = ComparisonArguments(seeds=[0, 1], rounds=2)
     jobs = comparison_jobs(["majority"], "digits-partial", arguments, Path("nowhere"))

@@ -41,7 +41,7 @@ class Ifca:
         :math:`p_i`         -> weights of the recipe, among the clients that chose model j
 
     This is the paper's version with model averaging. Differs from the paper: a client that does not
-    answer keeps the model that it chose last, or gets model 0. Models without clients stay as they
+    respond keeps the model that it chose last, or gets model 0. Models without clients stay as they
     are. Clients that have not chosen yet are evaluated with all models, weighted by their shares.
     There are no restarts from other random models; use several seeds.
 

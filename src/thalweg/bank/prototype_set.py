@@ -22,7 +22,7 @@ MAX_ROUND = 1e15  # larger integers are not exact in double precision
 
 
 class PrototypeSet(NamedTuple):
-    """Prototypes of the clients that answered, with the rows of missing classes filled in."""
+    """Prototypes of the clients that responded, with the rows of missing classes filled in."""
 
     clients: Ints  # (K,)
     new: Floats  # (K, C, O)

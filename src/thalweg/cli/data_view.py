@@ -9,6 +9,7 @@ from thalweg.data import Dataset, Table
 from thalweg.data.checks import find_problems
 from thalweg.scenarios import Scenario
 from thalweg.streams import Replay
+from thalweg.streams.replay import DEFAULT_CLIENTS
 
 MAX_NAMES = 8  # names of features, classes or clients that are shown
 
@@ -75,7 +76,7 @@ def _count_rows(world: Replay, data: Dataset) -> Ints:
     """(N,) training rows of each client."""
     if data.client is not None:
         return np.bincount(data.client)
-    parts = np.array_split(np.arange(len(data.y)), world.num_clients or 10)
+    parts = np.array_split(np.arange(len(data.y)), world.num_clients or DEFAULT_CLIENTS)
     return np.array([len(part) for part in parts])
 
 

@@ -234,17 +234,14 @@ class _RoundPrinter:
     def __init__(self, plan: Plan, out: Path, watch: ProgressCallback) -> None:
         self._plan, self._watch = plan, watch
         self._rows = Follower(out / "metrics.jsonl")
-        self._done = self._before = len(RunFolder(out).metrics())
-        self._seconds = 0.0
+        self._done = len(RunFolder(out).metrics())
 
     def show(self) -> bool:
         """Print new rounds; True if there were any."""
         new = [row for row in self._rows.read_objects() if row["round"] > self._done]
         for row in new:
             self._done = row["round"]
-            self._seconds += row["seconds"]
-            now = self._done - self._before
-            self._watch(Progress(self._plan, row, self._done, now, self._seconds))
+            self._watch(Progress(self._plan, row, self._done))
         return bool(new)
 
 

@@ -564,11 +564,7 @@ def describe_type(hint: Any) -> str:
 def _describe_kind(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "a list"
-    return {type(None): "none", bool: "true or false"}.get(type(value)) or {
-        str: "text",
-        int: "a whole number",
-        float: "a number",
-    }.get(type(value), type(value).__name__)
+    return _TYPE_NAMES.get(type(value), type(value).__name__)
 
 
 def _get_example(hint: Any) -> Any:

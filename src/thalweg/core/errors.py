@@ -17,8 +17,6 @@ import difflib
 from collections.abc import Iterable
 
 MAX_LISTED = 20  # names in a message
-
-
 NOT_FINITE = "is not a finite number"  # in messages of `Diverged`
 
 

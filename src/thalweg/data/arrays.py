@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from thalweg.core.errors import require
 from thalweg.data.base import Dataset
@@ -35,8 +34,6 @@ class Arrays(Rules):
     end of every client's history; otherwise the same random part of every class for every run (in
     a regression: of all rows). With clients, the client of each test row is known as well.
     """
-
-    depends_on_seed: ClassVar[bool] = False
 
     path: str
     """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""

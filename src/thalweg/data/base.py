@@ -68,9 +68,7 @@ class Dataset:
     views: tuple[View, ...] = ()  # V views, the first one is the identity; empty: no views
     columns: tuple[str, ...] = ()  # names of the F features, or empty
     scale: Scale | Literal["moving"] | None = None  # of features; "moving": online, per client
-    encoding: tuple[
-        InputColumn, ...
-    ] = ()  # columns of a table, which became the features; or empty
+    encoding: tuple[InputColumn, ...] = ()  # columns of a table that became features, or empty
     target_names: tuple[str, ...] = ()  # columns that are predicted, or empty
     index: Ints | None = None  # (n,) rows of `x` that are the training samples; None: all of them
     index_test: Ints | None = None  # the same for `x_test`, which may be the same array as `x`

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ MAX_SCALED = 1000  # images of a memory-mapped array from which its scale is com
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """Rules for user data that do not depend on the format."""
+
+    depends_on_seed: ClassVar[bool] = False
 
     test_fraction: float = 0.2
     """Share of the rows that is held out for testing."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from thalweg.core.config import check_ranges, parse_pairs
 from thalweg.core.errors import ConfigError, DataError, UnknownName
@@ -32,6 +32,8 @@ class RiverStream(Rules):
     >>> data.x.shape, len(data.client_names), data.class_names
     ((800, 3), 4, ('False', 'True'))
     """
+
+    depends_on_seed: ClassVar[bool] = True  # generators do
 
     name: str
     """A class of river.datasets.synth (SEA, RandomRBFDrift) or of river.datasets (Phishing)."""

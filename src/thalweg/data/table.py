@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from thalweg.core.errors import require
 from thalweg.data.base import Dataset
@@ -26,8 +25,6 @@ class Table(Rules):
     values become one input per value. Other columns that are neither numbers nor text must be
     dropped.
     """
-
-    depends_on_seed: ClassVar[bool] = False
 
     path: str
     """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""

@@ -126,7 +126,6 @@ def _run_rounds(
     plan: BaselinePlan, online: OnlineBaseline, watch: ProgressCallback | None
 ) -> list[MetricsRow]:
     metrics: list[MetricsRow] = []
-    began = time.perf_counter()
     for rnd in range(plan.scenario.rounds):
         started = time.perf_counter()
         row = online.run_round(rnd)
@@ -135,5 +134,5 @@ def _run_rounds(
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if watch is not None:
-            watch(Progress(plan, row, rnd + 1, rnd + 1, time.perf_counter() - began))
+            watch(Progress(plan, row, rnd + 1))
     return metrics

@@ -144,9 +144,7 @@ class ClientPool:
                 self.clients, self.state(client), request, make_probe
             )
             responses.append(response)
-            if (
-                stage == "selection" or state.stream_round
-            ):  # else the state is still that of `new_client`
+            if stage == "selection" or state.stream_round:  # else still that of `new_client`
                 self.set_state(client, state)
         return tabulate_responses(responses, type(policy).__name__)
 

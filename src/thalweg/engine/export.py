@@ -96,7 +96,7 @@ def export_model(result: Result, file: Path, client: int | str | None = None) ->
             save_file(plain, unfinished, metadata={"preprocessing": about})
         else:
             model, example = ExportedModel(result, client), make_rows(result, EXAMPLE_ROWS)
-            program = _trace(result, model, example)
+            program = _trace(model, example)
             _check(result, program, client)
             if kind == ".pt2":
                 torch.export.save(program, unfinished, extra_files={"preprocessing.json": about})
@@ -140,13 +140,13 @@ def make_rows(result: Result, number: int) -> Tensor:
     return torch.from_numpy(rows)
 
 
-def _trace(result: Result, model: ExportedModel, example: Tensor) -> torch.export.ExportedProgram:
+def _trace(model: ExportedModel, example: Tensor) -> torch.export.ExportedProgram:
     shapes = {"rows": {0: torch.export.Dim("n")}}
     try:
         with torch.no_grad():
             return torch.export.export(model, (example,), dynamic_shapes=shapes)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
             f"torch.export cannot export the model ({type(error).__name__}: {reason}); expected a "
             "forward without control flow that depends on values or on the number of rows. Export "

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from thalweg.core.config import check_not_loading
 from thalweg.core.errors import RunError, require
 from thalweg.core.trees import restore_types
-from thalweg.core.types import Floats32
+from thalweg.core.types import Floats32, Rejection
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.data.mapped import checksum_array
@@ -73,8 +73,6 @@ class Progress:
     plan: AnyPlan
     row: MetricsRow
     rounds_done: int
-    rounds_now: int  # rounds since the run was started or resumed
-    seconds_now: float  # duration of those rounds
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -234,7 +232,6 @@ def _run_rounds(
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation, server, fingerprint, detection)
         metrics = list(folder.metrics())
-    began, rounds_before = time.perf_counter(), server.rnd
     drifts = TrueDrifts(federation.client_pool, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
         started, before = time.perf_counter(), drifts.clock(server.rnd)
@@ -271,29 +268,31 @@ def _run_rounds(
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
-            tree = {"rnd": server.rnd, "state": server, "data": fingerprint}
-            if isinstance(federation, HasPending):
-                tree["pending"] = federation.pending()
-            if detection.concepts is not None:
-                tree["step_concepts"] = detection.concepts
-            folder.commit(
-                server.rnd,
-                [row],
-                tree,
-                federation.client_pool.states,
-                federation.client_pool.changed,
-                () if updates is None else updates.rejections,
-            )
-            federation.client_pool.changed.clear()
+            rejections = () if updates is None else updates.rejections
+            _save(folder, federation, server, row, rejections, fingerprint, detection)
         if watch is not None:
-            now = server.rnd - rounds_before
-            watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
-    served = add_personal_models(get_served_models(server, plan.recipe), federation.client_pool)
+            watch(Progress(plan, row, server.rnd))
     alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.is_known)
-    task = describe_task(plan.scenario, data)
-    is_remote = type(federation.client_pool) is not ClientPool
-    has_rows = is_own_data(plan.scenario.data) and not is_remote
-    result = Result(
+    result = _make_result(plan, data, net, server, federation.client_pool, metrics, alarms, folder)
+    if folder is not None:
+        is_remote = _is_remote(federation.client_pool)
+        _write_results(folder, result, list_inert(plan, world, is_remote=is_remote))
+    return result
+
+
+def _make_result(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    server: ServerState,
+    client_pool: ClientPool,
+    metrics: list[MetricsRow],
+    alarms: MetricsRow | None,
+    folder: RunFolder | None,
+) -> Result:
+    served = add_personal_models(get_served_models(server, plan.recipe), client_pool)
+    has_rows = is_own_data(plan.scenario.data) and not _is_remote(client_pool)
+    return Result(
         plan=plan,
         metrics=metrics,
         net=net,
@@ -301,21 +300,37 @@ def _run_rounds(
         folder=None if folder is None else folder.path,
         served=served,
         preprocessing=data.preprocessing,
-        clients=list_clients(plan, data, world.num_clients),
+        clients=list_clients(plan, data, client_pool.world.num_clients),
         alarms=alarms,
-        task=task,
+        task=describe_task(plan.scenario, data),
         is_time_ordered=is_time_ordered(plan.scenario, data),
         simple_scores=score_simple_predictions(plan, data) if has_rows else {},
     )
-    if folder is not None:
-        about = {
-            "task": task,
-            "is_time_ordered": result.is_time_ordered,
-            "simple_scores": result.simple_scores,
-            "no_effect": list_inert(plan, world, is_remote=is_remote),
-        }
-        _write_results(folder, result, about)
-    return result
+
+
+def _is_remote(client_pool: ClientPool) -> bool:
+    """Return whether the clients are not in this process."""
+    return type(client_pool) is not ClientPool
+
+
+def _save(
+    folder: RunFolder,
+    federation: SimulatedFederation,
+    server: ServerState,
+    row: MetricsRow,
+    rejections: Iterable[Rejection],
+    fingerprint: int,
+    detection: DriftDetection,
+) -> None:
+    """Write the metrics of a round and a checkpoint, which `_restore` reads."""
+    tree = {"rnd": server.rnd, "state": server, "data": fingerprint}
+    if isinstance(federation, HasPending):
+        tree["pending"] = federation.pending()
+    if detection.concepts is not None:
+        tree["step_concepts"] = detection.concepts
+    pool = federation.client_pool
+    folder.commit(server.rnd, [row], tree, pool.states, pool.changed, rejections)
+    pool.changed.clear()
 
 
 def _restore(
@@ -349,7 +364,7 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
         )
 
 
-def _write_results(folder: RunFolder, result: Result, about: Mapping[str, Any]) -> None:
+def _write_results(folder: RunFolder, result: Result, no_effect: Mapping[str, str]) -> None:
     served = result.served
     if len(served.models) > 1:
         bank: dict[str, Any] = {
@@ -366,7 +381,14 @@ def _write_results(folder: RunFolder, result: Result, about: Mapping[str, Any]) 
     about_net = {"net": result.plan.scenario.name}
     folder.write_result("model.safetensors", save(tensors, metadata=about_net))
     write_preprocessing(folder, result.preprocessing, result.clients)
-    summary = {"title": result.plan.title, **about, **summarise_run(result.metrics)}
+    summary = {
+        "title": result.plan.title,
+        "task": result.task,
+        "is_time_ordered": result.is_time_ordered,
+        "simple_scores": result.simple_scores,
+        "no_effect": no_effect,
+        **summarise_run(result.metrics),
+    }
     if result.alarms is not None:
         summary["alarms"] = result.alarms
     folder.finish(summary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -140,13 +140,10 @@ class Result:
 
     def get_mixture(self, client: int | str | None = None) -> Floats:
         """Return (models,) the weight of each model at a client, or of that of most clients."""
-        weights = np.zeros(len(self.served.models))
-        if client is None:
-            weights[int(self.served.shares.argmax())] = 1.0
-            return weights
-        number = self._find_client(client)
-        if self.served.mixtures is not None:
+        number = None if client is None else self._find_client(client)
+        if number is not None and self.served.mixtures is not None:
             return np.asarray(self.served.mixtures[number])
+        weights = np.zeros(len(self.served.models))
         weights[int(self.served.shares.argmax())] = 1.0
         return weights
 
@@ -344,7 +341,7 @@ def _build_net(plan: Plan, rules: Preprocessing, model: Any, path: Path) -> Net:
         )
     if isinstance(spec, Module) and spec.path.partition(":")[0].endswith(".py"):
         _check_file_exists(spec, path)
-    loss = find_loss(replace(scenario, net=spec), rules)
+    loss = find_loss(scenario, rules)
     num_outputs = count_outputs(loss, rules.num_outputs)
     return build_net(spec, get_input_shape(rules), num_outputs, rules.num_codes)
 

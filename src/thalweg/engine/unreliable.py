@@ -59,11 +59,11 @@ class UnreliableFederation(FederationWrapper):
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
         responses = self.inner.survey(clients, stage, bank, rnd)
-        question = get_args(SurveyStage).index(stage)
-        silent = self._faults.draw_lost_responses(clients, rnd, self._seed, question)
-        if silent.all():
+        number = get_args(SurveyStage).index(stage)
+        is_lost = self._faults.draw_lost_responses(clients, rnd, self._seed, number)
+        if is_lost.all():
             return {}
-        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in responses.items()}
+        return {name: np.where(is_lost[:, None], np.nan, rows) for name, rows in responses.items()}
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None

@@ -58,8 +58,8 @@ class RemoteNode:
             last_round = state.last_round if request.probe_round else request.rnd
             masks, response = self._mask_response(state, request, response)
             return NodeState(last_round, client, masks), to_bytes(response, self.schema)
-        client, survey = self.node.answer_survey(state.client, request)
-        return state._replace(client=client), to_bytes(survey, self.schema)
+        client, survey_response = self.node.answer_survey(state.client, request)
+        return state._replace(client=client), to_bytes(survey_response, self.schema)
 
     def _answer_mask_request(
         self, state: NodeState, request: MaskRequest

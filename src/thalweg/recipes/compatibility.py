@@ -22,7 +22,7 @@ attribute                      if not declared   meaning
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
 ``needs_sgd``                  False             objective, sample weights: relies on SGD steps
-``needs_class_labels``         if it gets labels any stage, world: works with classes only
+``needs_class_labels``         if it has labels  any stage, world: works with classes only
 =============================  ================  ==================================================
 """
 

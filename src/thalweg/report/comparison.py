@@ -86,8 +86,9 @@ class Comparison:
         return draw_figure(self.cells)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{each.recipe} {_format_spread(each)}" for each in self.summary())
-        metric = self.summary()[0].headline.column
+        summaries = self.summary()
+        values = ", ".join(f"{each.recipe} {_format_spread(each)}" for each in summaries)
+        metric = summaries[0].headline.column
         return f"<Comparison on {self.scenario}, {metric}: {values}>"
 
     def _repr_html_(self) -> str:

@@ -239,7 +239,6 @@ def describe_simple_scores(summaries: Sequence[Summary]) -> str:
 def describe_identical(summaries: Sequence[Summary]) -> list[str]:
     """A sentence for each recipe with the same metrics as another one, with the known reasons.
 
-    >>> from thalweg.report.summary import Spread
     >>> same = Summary("sfedpo", "gas", 1, 1, (), {}, identical_to="fedavg",
     ...                identical_reason="one latent state")
     >>> describe_identical([same])

@@ -97,21 +97,15 @@ class MergedWorld:
         has_joined[members] = 1
         items = [starts[each][1].items[: self.world.capacity(each)] for each in members.tolist()]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *items])
-        streams, stream_rounds = (
-            tuple(state for state, _ in starts),
-            np.zeros(len(starts), dtype=np.int64),
-        )
+        streams = tuple(state for state, _ in starts)
+        stream_rounds = np.zeros(len(starts), dtype=np.int64)
         return MergedState(streams, stream_rounds, has_joined, len(rows)), Arrival(rows, 0)
 
     def emit(
         self, state: MergedState, client: int, stream_round: int
     ) -> tuple[MergedState, list[Arrival]]:
-        streams, clocks, has_joined = (
-            list(state.streams),
-            state.stream_rounds.copy(),
-            state.has_joined,
-        )
-        has_joined = has_joined.copy()
+        streams, clocks = list(state.streams), state.stream_rounds.copy()
+        has_joined = state.has_joined.copy()
         items: list[list[Ints]] = [[] for _ in range(self.ticks)]
         owners: list[list[int]] = [[] for _ in range(self.ticks)]
 

@@ -67,7 +67,7 @@ class Replay:
         5
         """
         if self.arrivals > 0 or self.every is not None:
-            return replace(self, arrivals=self.arrivals or 32)
+            return replace(self, arrivals=self.arrivals or Replay.arrivals)
         largest = self._largest_client(num_rows, client)
         return replace(self, arrivals=max(-(-largest // (TARGET_ROUNDS * ticks)), 1))
 

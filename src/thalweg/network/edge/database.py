@@ -30,7 +30,7 @@ CREATE TABLE node (only INTEGER PRIMARY KEY CHECK (only = 0), state BLOB NOT NUL
 CREATE TABLE responses (digest TEXT PRIMARY KEY, rnd INTEGER NOT NULL, response BLOB NOT NULL,
     checksum INTEGER NOT NULL);
 CREATE TABLE samples (
-    number INTEGER PRIMARY KEY,           -- 1, 2, ... in the order of coming
+    number INTEGER PRIMARY KEY,           -- 1, 2, ... in the order of arrival
     slot INTEGER NOT NULL UNIQUE,         -- where its input is
     label INTEGER NOT NULL,               -- -1: not known yet; of a regression 0: known
     target BLOB,                          -- numbers of a regression, float32; none: not known yet

@@ -57,7 +57,7 @@ class ReplayClient:
     """A client with the samples of its scenario; gives the same results as a simulation."""
 
     def __init__(self, remote: RemoteNode, store: Store) -> None:
-        self._remote, self._store, self._turn = remote, store, threading.Lock()
+        self._remote, self._store, self._lock = remote, store, threading.Lock()
         stored = store.state()
         self._state = remote.new_client() if stored is None else remote.restore_state(stored)
         self.message_schema = remote.schema
@@ -71,7 +71,7 @@ class ReplayClient:
         A repeated request gets the stored response and is not executed again.
         """
         digest = compute_digest(payload)
-        with self._turn:
+        with self._lock:
             known = self._store.find_response(digest)
             if known is not None:
                 return known

@@ -37,7 +37,7 @@ class Inbox:
     def __init__(self, store: Store, schema: DataSchema, capacity: int, queue: int) -> None:
         """`queue`: capacity besides a full memory; half of it may wait for labels."""
         self._store, self._schema, self._table = store, schema, SampleTable(store)
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self.max_waiting = max(queue // 2, 1)
         num = self._init_num_slots(capacity, capacity + queue)
         self.slots = Slots(store.folder / "samples.bin", num, schema.shape, schema.dtype)
@@ -84,7 +84,7 @@ class Inbox:
         If this is not the last part of a delivery, the position stays before the delivery, and the
         number of stored samples after it is recorded.
         """
-        with self._turn:
+        with self._lock:
             good = self._schema.find_valid(batch)
             fresh = self._drop_duplicates(batch.keys, good)
             labels = batch.labels[fresh]
@@ -114,7 +114,7 @@ class Inbox:
 
     def add_labels(self, late: LateLabels) -> None:
         """Add labels of samples received earlier."""
-        with self._turn:
+        with self._lock:
             found: dict[int, Any] = {}
             rejected = unmatched = 0
             is_valid = self._schema.find_valid_targets(late.labels)
@@ -140,7 +140,7 @@ class Inbox:
 
     def add_lost(self, number: int) -> None:
         """Count samples that could not be received."""
-        with self._turn:
+        with self._lock:
             counts = replace(self.counts, lost=self.counts.lost + number)
             with self._store.transaction() as db:
                 self._write_facts(db, counts)
@@ -150,7 +150,7 @@ class Inbox:
 
     def mark(self, stream_round: int) -> None:
         """Assign all labelled new samples to a round of the client. Once per round."""
-        with self._turn:
+        with self._lock:
             if stream_round <= self._last_marked:
                 return
             with self._store.transaction() as db:
@@ -178,7 +178,7 @@ class Inbox:
         Samples of finished rounds that the client does not hold are evicted. `new_counts` are added
         to the counters.
         """
-        with self._turn:
+        with self._lock:
             gone = np.setdiff1d(self._table.slots_before(stream_round), rows)
             counts = replace(self.counts, evicted=self.counts.evicted + len(gone), **new_counts)
 

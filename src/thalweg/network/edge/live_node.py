@@ -97,7 +97,7 @@ class LiveNode:
         )
         self.sizes = sizes or LiveSizes()
         capacity = self.sizes.capacity or scenario.capacity
-        self._store, self._turn = store, threading.RLock()
+        self._store, self._lock = store, threading.RLock()
         self.inbox = Inbox(store, schema, capacity, self.sizes.queue)
         data = schema.make_dataset(self.inbox.slots.x, self.inbox.labels)
         check_task(recipe, get_loss(scenario, data), data.task, "this device")
@@ -157,7 +157,7 @@ class LiveNode:
         nothing.
         """
         digest = hashlib.sha256(payload).hexdigest()
-        with self._turn:
+        with self._lock:
             response = self._store.find_response(digest)
             if response is not None:
                 return response
@@ -178,12 +178,12 @@ class LiveNode:
         Counts as one of the client's own rounds. The last received model predicts some of the
         samples first. Waits while a round is running; receiving does not.
         """
-        if not self._turn.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return False
         try:
             return self._ingest()
         finally:
-            self._turn.release()
+            self._lock.release()
 
     # --- private ---
 
@@ -196,11 +196,11 @@ class LiveNode:
         arrived = self.inbox.marked_slots(before.stream_round)
         new_counts = self._test_rows(arrived[: self._prequential])
         ctx = ClientContext(node.clients, node.client, max(self.state.last_round, 0))
-        keeping = Ingest(ctx, before)
+        ingest = Ingest(ctx, before)
         for _ in range(node.clients.stream.ticks):
-            keeping.identify_state()
-            keeping.update_memory()
-        self._commit(self.state._replace(client=keeping.finish()), **new_counts)
+            ingest.identify_state()
+            ingest.update_memory()
+        self._commit(self.state._replace(client=ingest.finish()), **new_counts)
         return True
 
     def _commit(self, state: NodeState, **new_counts: Any) -> None:

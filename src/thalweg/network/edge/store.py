@@ -44,7 +44,7 @@ class Store:
 
     def __init__(self, folder: Path, lock: IO[str] | None, db: sqlite3.Connection) -> None:
         self.folder, self._lock, self._db = folder, lock, db
-        self._turn = threading.RLock()  # one change at a time
+        self._thread_lock = threading.RLock()  # one change at a time
         self.identity = self.read_fact("identity") or ""
 
     @classmethod
@@ -67,7 +67,7 @@ class Store:
 
     def close(self) -> None:
         """Release the folder. All changes are already on disk."""
-        with self._turn:
+        with self._thread_lock:
             self._db.close()
             if self._lock is not None:
                 self._lock.close()
@@ -135,7 +135,7 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A change that is complete or absent."""
-        with self._turn, transaction(self._db, self.folder) as db:
+        with self._thread_lock, transaction(self._db, self.folder) as db:
             yield db
 
     def read_fact(self, name: str) -> str | None:
@@ -146,7 +146,7 @@ class Store:
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """Read access to the tables without concurrent changes."""
-        with self._turn, translate_errors(self.folder):
+        with self._thread_lock, translate_errors(self.folder):
             yield self._db
 
     def _read_blob(self, query: str, *values: object) -> bytes | None:
