@@ -33,7 +33,15 @@ MEASURE = """<script>addEventListener("load", () => {
         wide.push("svg text: " + seen(t));
     }
   }
-  const found = {wide, page: document.documentElement.scrollWidth,
+  const values = [];  // what the pointer meets at points of the curves and marks of the timeline
+  const marks = [...document.querySelectorAll("figure svg circle:not(.point)")];
+  for (const c of [...marks, ...[...document.querySelectorAll(".point")].slice(0, 30)]) {
+    c.scrollIntoView({block: "center", inline: "center"});
+    const r = c.getBoundingClientRect();
+    const e = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
+    values.push(e?.querySelector("title")?.textContent ?? "nothing at " + c.outerHTML);
+  }
+  const found = {wide, values, page: document.documentElement.scrollWidth,
     tables: document.querySelectorAll("table").length,
     figures: document.querySelectorAll("figure svg").length};
   const out = document.createElement("pre");
@@ -72,7 +80,8 @@ def make_comparison(cell) -> str:
                 "models": 1 + rnd // 4,
                 "rejected": rnd % 3,
                 "update_epsilon": rnd / 7,
-                **({"drifted": 3} if rnd == 7 else {}),
+                **({"drifted": 1, "drifts": {"real": [1]}} if rnd == 7 else {}),
+                **({"alarms": [1]} if rnd == 8 else {}),
             }
             for rnd in range(1, 13)
         ]
@@ -140,4 +149,7 @@ def test_page_opens_without_errors_and_without_overflow(make, cell, tmp_path):
     assert found["tables"] >= 3
     assert found["figures"] >= 1
     assert found["page"] <= WIDTH
+    assert len(found["values"]) >= 9
+    assert all(re.search(r", (round|N) \d+: (\d|alarm)", value) for value in found["values"])
+    assert ("client 1, round 8: alarm" in found["values"]) is (make is make_comparison)
     assert found["wide"] == []
