@@ -13,7 +13,8 @@ from documentation.pages import ROOT, SHELL, blocks
 from thalweg.cli.main import app
 
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d+(?:\.\d+)?")
-TIMES = re.compile(r"\d+(\.\d+)? rounds/s|\d+:\d\d| +\d+\.\d ± \d+\.\d$")  # differ between machines
+# Times differ between machines.
+TIMES = re.compile(r"\d+(\.\d+)? rounds/s|\d+ s/round|\d+:\d\d| +\d+\.\d ± \d+\.\d$")
 
 
 def comparable(line: str) -> tuple[str, list[float]]:
