@@ -33,8 +33,7 @@ KNOWN = {command.name or command.callback.__name__ for command in app.registered
 STARTS = (
     "thalweg.cli.run.load_data",
     "thalweg.cli.compare.load_data",
-    "thalweg.cli.compare.run_cells",
-    "thalweg.cli.tune.run_cells",
+    "thalweg.report.comparison.run_cells",
     "thalweg.cli.reproduce.run_study",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
