@@ -66,3 +66,15 @@ def test_an_optimizer_can_be_shown(name: str, capsys: pytest.CaptureFixture[str]
     show_command(name)
     kind = name.removeprefix("local.optimizer=").lower()
     assert f"--set local.optimizer={kind}" in capsys.readouterr().out
+
+
+def test_part_is_shown_with_its_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    show_command("data")
+    text = capsys.readouterr().out
+    assert "hold_out" in text
+    assert "Columns that are not used." in text
+    assert "gaussian-mixture" in text
+    show_command("memory")
+    assert "reservoir" in capsys.readouterr().out
+    show_command("capacity")
+    assert "Number of samples that a client can store." in capsys.readouterr().out

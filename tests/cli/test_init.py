@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -69,3 +70,17 @@ def test_folder_with_files_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected a new or empty folder"):
         write_example(tmp_path / "mine.txt")
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_net_of_the_project_takes_the_number_of_features_from_the_data(tmp_path: Path) -> None:
+    write_example(tmp_path)
+    x = np.random.default_rng(0).normal(size=(60, 9))
+    data = thalweg.Dataset.from_arrays(x, np.arange(60) % 2)
+    net = f"{tmp_path / 'net.py'}:Net"
+    result = thalweg.run("fedavg", data, model=net, rounds=1)
+    assert result.module().layers[0].in_features == 9
+    three = thalweg.Dataset.from_arrays(x, np.arange(60) % 3)
+    with pytest.raises(ConfigError, match=r"num_classes"):
+        thalweg.run("fedavg", three, model=net, rounds=1)
+    settings = {"options": {"num_classes": 3}}
+    thalweg.run("fedavg", three, model=net, net=settings, rounds=1)

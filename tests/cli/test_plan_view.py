@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from thalweg.cli.data_view import describe_data
 from thalweg.cli.plan_view import describe_local, plan_tree
+from thalweg.data import Dataset
 from thalweg.engine.plan import make_plan
 
 
@@ -135,3 +137,25 @@ def test_parts_without_effect_are_shown_with_the_data() -> None:
     console.print(plan_tree(plan, None, plan.scenario.data.load(None, 0)))
     (line,) = [line for line in console.file.getvalue().splitlines() if "no effect" in line]
     assert "session_start: no sessions" in line
+
+
+def test_rows_without_a_client_column_are_explained() -> None:
+    data = Dataset.from_frame(
+        {
+            "x": np.sqrt(np.arange(100.0)),
+            "n": [str(i % 9 / 2) for i in range(100)],
+            "y": [0, 1] * 50,
+        },
+        label="y",
+    )
+    plan = make_plan("fedavg", data)
+    lines = dict(describe_data(plan.scenario, data))
+    assert lines["clients"] == (
+        "10 with 8 rows (no client column: rows in turn, so that all clients are at the same time; "
+        "change it with data={'client': ...} or world={'num_clients': 1})"
+    )
+    assert lines["features"] == "2 numeric (x, n); converted from text n"
+    periods = make_plan("fedavg", data, world={"division": "contiguous"})
+    assert (
+        "later rows train before earlier" in dict(describe_data(periods.scenario, data))["clients"]
+    )

@@ -60,3 +60,11 @@ def test_unknown_name_without_a_similar_one_has_no_suggestion() -> None:
 
 def test_unknown_name_without_known_names_has_a_message() -> None:
     assert str(UnknownName("recipe", "sfedpo", [])) == "unknown recipe 'sfedpo'; known: none."
+
+
+def test_first_words_of_a_name_are_compared() -> None:
+    names = ["digits-full", "digits-partial", "flights", "elec2"]
+    assert "Did you mean 'digits-full' or 'digits-partial'?" in str(
+        UnknownName("scenario", "digts", names)
+    )
+    assert "Did you mean 'digits-partial'?" in str(UnknownName("scenario", "digits-part", names))

@@ -96,7 +96,7 @@ def test_time_array_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path
         ({"y": LABELS * 0}, "every y is 0; expected at least two classes"),
         ({"client": np.zeros(3)}, r"expected client of shape \(10,\)"),
         ({"client": np.zeros(10)}, "expected client to be whole numbers or text"),
-        ({"time": np.full(10, "a")}, "expected time to be numbers or dates"),
+        ({"time": np.full(10, "a")}, "time, row 0 is 'a'; expected ISO 8601"),
         ({"time": np.array([0.0] * 9 + [np.inf])}, r"time\[9\] is inf"),
         ({"time": np.array(["NaT"] * 10, dtype="datetime64[s]")}, r"time\[0\] is NaT"),
         ({"x_test": FEATURES}, "expected x_test and y_test together"),
@@ -211,7 +211,7 @@ def test_given_task_overrides_the_inferred_one(tmp_path: Path) -> None:
 
 def test_more_than_twenty_distinct_integers_need_an_explicit_task(tmp_path: Path) -> None:
     x, counts = np.zeros((5000, 2)), np.arange(5000) % 21  # as the counts of a bike counter
-    message = r"21 distinct whole numbers in 5000 rows, from 0 to 20; .*data.task=regression"
+    message = r"21 distinct whole numbers in 5000 rows, from 0 to 20; .*'task': 'regression'"
     with pytest.raises(DataError, match=message):
         load(tmp_path, x=x, y=counts)
     with pytest.raises(DataError, match=message):

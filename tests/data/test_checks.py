@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import thalweg
+from thalweg.core.remedies import messages_for
 from thalweg.data import Dataset
 from thalweg.data.checks import DataWarning, find_problems
 
@@ -45,6 +47,57 @@ def test_counters_identifiers_and_times_are_reported() -> None:
     assert "'n' never decreases from row to row" in problems_of(n=np.arange(N))
     assert "'device_id' looks like an identifier" in problems_of(device_id=rng.permutation(N))
     assert "'year' looks like a time" in problems_of(year=rng.integers(1990, 2020, N))
+
+
+def test_identifiers_with_several_rows_are_reported() -> None:
+    rng = np.random.default_rng(6)
+    patient = rng.permutation(np.repeat(np.arange(5000, 5100), 2))  # 100 patients, two rows each
+    found = problems_of(patient=patient)
+    assert "'patient' looks like an identifier: 100 different values in 200 rows" in found
+    assert "data={'drop': ['patient']}), or name it as the client column" in found
+    assert "'case_id' looks like" in problems_of(case_id=rng.integers(0, 90, N))  # by its name
+    texts = [f"ward {i}" for i in rng.permutation(np.repeat(np.arange(40), 5))]
+    assert "'ward' looks like an identifier: 40 different values" in problems_of(ward=texts)
+
+
+def test_quantities_are_not_identifiers() -> None:
+    rng = np.random.default_rng(7)
+    columns = {
+        "age": rng.integers(18, 95, N),
+        "price": rng.integers(0, 10**6, N),
+        "length": rng.normal(size=N),
+        "month": np.tile(np.arange(10), N // 10),
+        "town": rng.choice([f"town {i}" for i in range(30)], N),
+    }
+    found = problems_of(**{name: rng.permutation(each) for name, each in columns.items()})
+    assert "identifier" not in found
+
+
+def test_large_identifiers_that_32_bits_cannot_distinguish_are_reported() -> None:
+    numbers = 4_000_000_000 + 1000 * np.random.default_rng(8).permutation(N)
+    assert "'phone_number' looks like an identifier" in problems_of(phone_number=numbers)
+
+
+def test_clients_with_one_row_are_reported() -> None:
+    who = ["a"] * 100 + ["b"] * 98 + ["c", "d"]
+    data = Dataset.from_frame({**make_columns(), "who": who}, label="sick", client="who")
+    (text,) = find_problems(replace(data, client=np.r_[data.client[:-2], 2, 3]))
+    assert text.startswith("2 of 4 clients have one training row ('c', 'd')")
+
+
+def test_texts_that_are_mostly_numbers_are_reported() -> None:
+    values = np.random.default_rng(9).choice(["1", "2", "3"], N).tolist()
+    values[7] = "?"
+    found = problems_of(grade=values)
+    assert "'grade' is used as 4 categories, but most of its texts are numbers; '?' is not" in found
+
+
+def test_remedies_fit_the_caller() -> None:
+    data = Dataset.from_frame(make_columns(n=np.arange(N)), label="sick")
+    with messages_for("command line"):
+        assert "--set data.time=n), or drop it (--set data.drop=n)" in find_problems(data)[0]
+    with pytest.warns(DataWarning, match=r"time column \(time='n'\), or drop it \(drop=\['n'\]\)"):
+        thalweg.run("fedavg", data, rounds=1, workers=1)
 
 
 def test_repeated_rows_are_reported() -> None:

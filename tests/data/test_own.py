@@ -67,7 +67,7 @@ def test_times_with_zones_are_seconds_since_1970() -> None:
         ({"X": np.zeros(N)}, "expected x to be uint8 images"),
         ({"X": np.full((N, 2), np.inf)}, r"x\[0, 0\] is inf; expected a finite number"),
         ({"client": [0.5] * N}, "expected client to be whole numbers or text"),
-        ({"time": ["now"] * N}, "expected time to be numbers or dates"),
+        ({"time": ["now"] * N}, "time, row 0 is 'now'; expected ISO 8601"),
         ({"X_test": np.zeros((1, 2))}, "expected x_test and y_test together"),
         ({"hold_out": "clients"}, "hold_out=clients needs a client column"),
         ({"hold_out": "time"}, "hold_out=time needs a time column"),

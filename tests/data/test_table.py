@@ -188,10 +188,10 @@ def with_value_in_row(value: Any, row: int = 4) -> list[Any]:
         (
             {"town": [datetime.date(2026, 1, 1)] * ROWS},
             {},
-            r"column 'town' holds times .*; .* Name it as the time column \(time='town'\)",
+            r"column 'town' holds times .*; .* Name it as the time .* \(data={'time': 'town'}\)",
         ),
-        ({"town": [[1]] * ROWS}, {}, r"column 'town' is list.*Drop it \(drop=\['town'\]"),
-        ({}, {"time": "town"}, "column 'town' is string, .* expected moments"),
+        ({"town": [[1]] * ROWS}, {}, r"column 'town' is list.*Drop it \(data={'drop': \['town'\]}"),
+        ({}, {"time": "town"}, "column 'town', row 1 is .*; expected ISO 8601"),
         ({"age": with_value_in_row(None)}, {"time": "age"}, "row 5, column 'age' is missing"),
         ({name: [] for name in COLUMNS}, {"features": ("age",)}, "expected rows, got none"),
         ({}, {"test_fraction": 0.01}, "a test part of 0.01 of every class is empty with 10 rows"),

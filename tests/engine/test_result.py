@@ -178,7 +178,7 @@ def test_one_logit_predicts_both_classes() -> None:
         ({"age": [1.0]}, "column town is missing; expected the columns age, town, got age"),
         ({"age": [1.0], "town": ["Rom"]}, "is 'Rom'; expected one of Bonn, Ulm"),
         ({"age": ["x"], "town": ["Ulm"]}, "expected numbers"),
-        (np.zeros((2, 5)), r"got an array of shape \(2, 5\). Expected float32 of shape \(n, 3\)"),
+        (np.zeros((2, 5)), r"expected float32 of shape \(n, 3\).*; got an array of shape \(2, 5\)"),
     ],
 )
 def test_unsuitable_rows_are_rejected(rows: Any, message: str) -> None:

@@ -63,7 +63,7 @@ def test_a_run_folder_contains_all_files_needed_to_repeat_the_run(tmp_path):
 
 def test_a_folder_that_contains_a_run_is_not_overwritten(tmp_path):
     opened(tmp_path).close()
-    with pytest.raises(RunError, match="already contains a run; continue it with --resume"):
+    with pytest.raises(RunError, match=r"already contains a run; continue it \(resume=True\)"):
         opened(tmp_path)
 
 
@@ -559,3 +559,19 @@ def test_the_environment_names_versions_and_the_machine():
     is_installed = importlib.util.find_spec("river") is not None
     assert found["packages"].keys() == required | ({"river"} if is_installed else set())
     assert found["thalweg"] == thalweg.__version__
+
+
+def test_file_that_changed_is_named_when_a_run_is_resumed(tmp_path):
+    file, out = tmp_path / "own.csv", tmp_path / "run"
+    lines = [f"{i},{i % 2}" for i in range(40)]
+    file.write_text("\n".join(["x,label", *lines]))
+    plan = make_plan("fedavg", file)
+    with pytest.raises(Interruption):
+        run_plan(plan, out=out, watch=interrupt_after(2))
+    file.write_text("\n".join(["x,label", *(f"{i * i},{i % 2}" for i in range(40))]))
+    message = rf"contents of {file} \(data\) have changed .*expected checksum \d+, got \d+"
+    with pytest.raises(RunError, match=message):
+        run_plan(plan, out=out, resume=True)
+    file.write_text("\n".join(["x,label", *lines * 3]))
+    with pytest.raises(RunError, match=rf"rows of {file}: has the file changed\?"):
+        run_plan(make_plan("fedavg", file), out=out, resume=True)

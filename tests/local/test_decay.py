@@ -60,7 +60,7 @@ def test_the_decay_can_be_set_by_overrides():
     )
     assert local.decay == PolynomialDecay(floor=0.5, rounds=7)
     assert with_overrides(local, ["decay=none"]).decay is None
-    with pytest.raises(ConfigError, match="First choose one, such as --set decay=polynomial"):
+    with pytest.raises(ConfigError, match="First choose one, such as decay='polynomial'"):
         with_overrides(LocalTraining(lr=0.1, steps=1), ["decay.rounds=7"])
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -236,3 +237,24 @@ def test_number_of_arrivals_lets_all_rows_arrive_in_a_hundred_rounds() -> None:
     assert chosen.count_rounds(960, client, None, ticks=1) == 95
     with pytest.raises(ConfigError, match="arrivals=0 is chosen by make_plan"):
         build_world(spec)
+
+
+def test_interleaved_clients_are_at_the_same_time() -> None:
+    world = build_world(Replay(num_clients=2, arrivals=2, division="interleaved"), client=None)
+    # In order of time: 1 3 6 5 4 7 2 0, with the times 1 2 2 3 4 4 6 8.
+    assert arrival_lists(world, 0, 1) == [[1, 6], [4, 2]]
+    assert arrival_lists(world, 1, 1) == [[3, 5], [7, 0]]
+
+
+@pytest.mark.parametrize(("division", "is_honest"), [("interleaved", True), ("contiguous", False)])
+def test_interleaved_rows_never_train_before_earlier_rows_are_predicted(
+    division: Any, is_honest: bool
+) -> None:
+    time = np.arange(100.0)
+    spec = Replay(num_clients=10, arrivals=2, division=division)
+    world = build_world(spec, labels=np.zeros(100, np.int64), client=None, time=time, ticks=1)
+    arrivals = [arrival_lists(world, client, 5) for client in range(10)]
+    ticks = [np.concatenate([mine[tick] for mine in arrivals]) for tick in range(5)]
+    is_ordered = all(earlier.max() < later.min() for earlier, later in itertools.pairwise(ticks))
+    assert is_ordered == is_honest
+    assert sorted(np.concatenate(ticks)) == list(range(100))

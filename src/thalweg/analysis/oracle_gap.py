@@ -43,7 +43,8 @@ def oracle_gap(
     _check_forecast(client_pool.clients.forecast)
     if folder is not None:
         server, states = folder.read_checkpoint()
-        check_same_data(folder, server["data"], compute_fingerprint(data, client_pool))
+        fingerprint = compute_fingerprint(data, client_pool)
+        check_same_data(folder, server["data"], fingerprint, plan.scenario)
         client_pool.restore(states)
     world = client_pool.world
     who = np.flatnonzero(

@@ -84,6 +84,14 @@ PARTS: dict[str, Mapping[str, Any]] = {
 }
 
 
+# Fields of a scenario that are values, not components
+SIZES = {
+    field.name: field
+    for field in dataclasses.fields(Scenario)
+    if field.name not in (*PARTS, "name", "local")
+}
+
+
 def list_command(as_json: bool) -> None:
     menu: dict[str, Mapping[str, Any]] = {
         "recipe": RECIPES,
@@ -96,14 +104,18 @@ def list_command(as_json: bool) -> None:
         return
     console = Console()
     for what, table in menu.items():
-        rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        rows.add_column(style="cyan", no_wrap=True)
-        rows.add_column()
-        for name, thing in table.items():
-            rows.add_row(name, convert_inline(first_sentence(thing)))
         console.print(Text(f"{what}", style="bold"))
-        console.print(rows)
+        console.print(_list_choices(table))
     console.print("\nthalweg show NAME explains one of them.", highlight=False)
+
+
+def _list_choices(table: Mapping[str, Any]) -> Table:
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows.add_column(style="cyan", no_wrap=True)
+    rows.add_column()
+    for name, thing in table.items():
+        rows.add_row(name, convert_inline(first_sentence(thing)))
+    return rows
 
 
 def show_command(name: str) -> None:
@@ -135,6 +147,12 @@ def show_command(name: str) -> None:
     if "." not in kind and kind in list_torch_optimizers():
         _show_policy(console, "local.optimizer", kind, TorchOptimizer)
         return
+    if name in PARTS and len(PARTS[name]) > 1:
+        _show_stage(console, name)
+        return
+    if name in SIZES:
+        _show_size(console, name)
+        return
     stage, _, field_name = name.rpartition(".")
     if stage in PARTS:
         _show_field(console, stage, field_name)
@@ -143,6 +161,8 @@ def show_command(name: str) -> None:
         *RECIPES,
         *BASELINES,
         *SCENARIOS,
+        *PARTS,
+        *SIZES,
         *(kind for table in PARTS.values() for kind in table),
     ]
     raise UnknownComponent(name, everything)
@@ -188,8 +208,28 @@ def _example(whole: Recipe | Baseline | Scenario) -> str:
     return "memory.budget=0.3" if isinstance(whole, Recipe) else "world.num_clients=100"
 
 
-def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None:
-    console.print(Text.assemble((name, "bold"), f"   a choice for {what}"))
+def _show_stage(console: Console, what: str) -> None:
+    """Print the choices for a part; for data also the options of a user's table."""
+    if what == "data":
+        _show_policy(console, what, "table", PARTS[what]["table"], title="your own table")
+        console.print()
+    console.print(Text.assemble((what, "bold"), "   choices"))
+    console.print(_list_choices(PARTS[what]))
+    example = next(iter(PARTS[what]))
+    console.print(f"\nthalweg show {what}={example} explains one of them.", highlight=False)
+
+
+def _show_size(console: Console, name: str) -> None:
+    """Print a field of a scenario with its type, default and description."""
+    field = SIZES[name]
+    console.print(Text.assemble((name, "bold"), "   a field of the scenario"))
+    console.print(f"  {name}: {field.type}{_format_default(field)}", highlight=False, markup=False)
+    _print_note(console, field_notes(Scenario).get(name, ""))
+    console.print(f"\nSet it with --set {name}=...", highlight=False, markup=False)
+
+
+def _show_policy(console: Console, what: str, name: str, cls: type[Any], title: str = "") -> None:
+    console.print(Text.assemble((name, "bold"), f"   {title or f'a choice for {what}'}"))
     _print_docstring(console, cls)
     notes = field_notes(cls)
     for field in dataclasses.fields(cls):
@@ -198,8 +238,12 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
         console.print(line, highlight=False)
         if field.name in notes:
             _print_note(console, notes[field.name])
-    option = "local.lr=0.1" if cls is LocalTraining else f"{what}={name}"  # the only choice
-    console.print(f"\nUse it with --set {option}", highlight=False)
+    option = f"--set {what}={name}"
+    if cls is LocalTraining:  # the only choice
+        option = "--set local.lr=0.1"
+    elif what == "data" and name == "table":
+        option = "--on FILE.csv --set data.label=NAME --set data.drop=a,b"
+    console.print(f"\nUse it with {option}", highlight=False)
 
 
 def _show_field(console: Console, stage: str, name: str) -> None:

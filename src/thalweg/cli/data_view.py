@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from thalweg.core.remedies import format_setting
 from thalweg.core.types import Ints
 from thalweg.data import Dataset, Table
 from thalweg.data.checks import find_problems
@@ -24,7 +25,7 @@ def describe_data(scenario: Scenario, data: Dataset) -> list[tuple[str, str]]:
     if isinstance(scenario.world, Replay):
         sizes = _count_rows(scenario.world, data)
         lines += [
-            ("clients", _describe_clients(data, sizes)),
+            ("clients", _describe_clients(scenario.world, data, sizes)),
             ("passes", _describe_passes(scenario, scenario.world, sizes)),
             ("stored", _describe_memory(scenario, sizes)),
         ]
@@ -49,6 +50,8 @@ def _describe_features(scenario: Scenario, data: Dataset) -> str:
         if column.categories
     ]
     parts = [f"{len(numbers)} numeric ({_shorten(numbers)})"] if numbers else []
+    converted = [column.name for column in data.encoding if column.from_text]
+    parts += [f"converted from text {_shorten(converted)}"] if converted else []
     parts += [f"text {_shorten(texts)}"] if texts else []
     dropped = scenario.data.drop if isinstance(scenario.data, Table) else ()
     parts += [f"dropped {_shorten(dropped)}"] if dropped else []
@@ -80,12 +83,28 @@ def _count_rows(world: Replay, data: Dataset) -> Ints:
     return np.array([len(part) for part in parts])
 
 
-def _describe_clients(data: Dataset, sizes: Ints) -> str:
+def _describe_clients(world: Replay, data: Dataset, sizes: Ints) -> str:
     names = f" ({_shorten(data.client_names)})" if data.client_names else ""
-    how = "" if data.client is not None else ", one period each: there is no client column"
     low, high = int(sizes.min()), int(sizes.max())
     rows = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{len(sizes)}{names} with {rows} rows{how}"
+    unit = "row" if high == 1 else "rows"
+    return f"{len(sizes)}{names} with {rows} {unit}{_describe_division(world, data)}"
+
+
+def _describe_division(world: Replay, data: Dataset) -> str:
+    """How rows without a client column became those of clients, and how to change it."""
+    if data.client is not None:
+        return ""
+    how = (
+        "rows in turn, so that all clients are at the same time"
+        if world.division == "interleaved"
+        else "one period each, all at the same time, so that later rows train before earlier rows "
+        "are predicted"
+    )
+    return (
+        f" (no client column: {how}; change it with {format_setting('data.client')} or "
+        f"{format_setting('world.num_clients', 1)})"
+    )
 
 
 def _describe_passes(scenario: Scenario, world: Replay, sizes: Ints) -> str:

@@ -79,17 +79,21 @@ def make_table(seed: int = 0) -> str:
 
 
 NET = '''\
-"""A model: any torch.nn.Module that maps the features of a sample to one output per class."""
+"""A model: any torch.nn.Module that maps the features of a sample to one output per class.
+
+LazyLinear takes the number of features from the data. For more classes: --set
+net.options.num_classes=3, or net={"options": {"num_classes": 3}} in Python.
+"""
 
 import torch
 from torch import nn
 
 
 class Net(nn.Module):
-    def __init__(self, in_features: int = 6, num_classes: int = 2, hidden: int = 16) -> None:
+    def __init__(self, num_classes: int = 2, hidden: int = 16) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(in_features, hidden), nn.ReLU(), nn.Linear(hidden, num_classes)
+            nn.LazyLinear(hidden), nn.ReLU(), nn.Linear(hidden, num_classes)
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,9 @@ from thalweg.cli.completion import (
     complete_study,
     complete_tracker,
 )
+from thalweg.cli.messages import print_message
 from thalweg.core.errors import ConfigError, ThalwegError
+from thalweg.core.remedies import messages_for
 
 app = typer.Typer(
     name="thalweg",
@@ -813,10 +815,12 @@ def variability(
 
 @app.callback(invoke_without_command=True)
 def version(
+    context: typer.Context,
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.")
     ] = False,
 ) -> None:
+    context.with_resource(messages_for("command line"))
     if show_version:
         from thalweg import __version__
 
@@ -845,5 +849,5 @@ def main() -> None:
     except ThalwegError as error:
         if "--debug" in sys.argv:
             raise
-        typer.echo(f"thalweg: {error}", err=True)
+        print_message(f"thalweg: {error}")
         raise SystemExit(2) from None

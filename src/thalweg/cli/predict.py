@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
+from thalweg.cli.messages import print_message
 from thalweg.core.errors import ConfigError, DataError
-from thalweg.data.columns import read_column, read_numbers, read_table
+from thalweg.core.remedies import format_setting
+from thalweg.data.columns import read_names, read_numbers, read_table
 from thalweg.data.npz import read_npz
 from thalweg.data.preprocessing import Preprocessing
 from thalweg.engine.result import Result, load
@@ -22,6 +25,15 @@ TABLES = (".csv", ".parquet")
 Column = npt.NDArray[Any]
 
 
+class RowsToPredict(NamedTuple):
+    """The contents of a file."""
+
+    rows: Any  # a table or an array
+    targets: Column | None = None  # if the file has them
+    clients: Column | None = None  # of the rows of an array
+    keys: Mapping[str, Any] = {}
+
+
 def predict_command(
     run_folder: Path, *, data: Path, out: Path, client: str | None, probabilities: bool
 ) -> None:
@@ -29,42 +41,71 @@ def predict_command(
     if out.suffix.lower() not in TABLES:
         raise ConfigError(f"--out {out}: expected a name that ends with .csv or .parquet.")
     result = load(run_folder)
-    rows, targets = read_rows_to_predict(data, result.preprocessing)
-    shares = result.predict_proba(rows, client) if probabilities else None
-    predicted = result.predict(rows, client)
-    columns = name_columns(result.preprocessing, predicted, shares)
-    write_columns(out, columns)
+    given = read_rows_to_predict(data, result.preprocessing)
+    owner: Any = client
+    if client is None and result.has_client_models:
+        owner = result.find_client_column(given.rows) if given.clients is None else given.clients
+        if owner is None:
+            print_message(describe_common_model(result, data))
+    shares = result.predict_proba(given.rows, owner) if probabilities else None
+    predicted = result.predict(given.rows, owner)
+    columns = {"row": np.arange(1, len(predicted) + 1), **given.keys}
+    write_columns(out, columns | name_columns(result.preprocessing, predicted, shares))
     typer.echo(f"{len(predicted)} predictions in {out}")
-    if targets is not None:
-        typer.echo(describe_score(result, predicted, targets))
+    if given.targets is not None:
+        typer.echo(describe_score(result, predicted, given.targets))
+    if known := result.count_training_rows(given.rows):
+        typer.echo(
+            f"{known} of {len(predicted)} rows have the features of a training row, so that they "
+            "do\nnot measure the accuracy on new rows"
+        )
 
 
-def read_rows_to_predict(file: Path, rules: Preprocessing) -> tuple[Any, Column | None]:
-    """Return the rows of a file, and the targets if the file has them."""
+def describe_common_model(result: Result, data: Path) -> str:
+    """Return which model predicts rows without clients, if clients have different models."""
+    name, used = result.preprocessing.client_column, result.get_mixture()
+    mixtures = result.served.mixtures
+    assert mixtures is not None
+    number = int((mixtures == used).all(axis=1).sum())
+    why = f"{data} has no column {name!r}" if name else "the training data had no client column"
+    remedy = "Add the column, or choose" if name else "Choose"
+    return (
+        f"note: the clients of this run have different models, but {why}: one model predicts all "
+        f"rows, which {number} of {len(result.clients)} clients use. {remedy} a client "
+        f"({format_setting('client', 'NAME')})."
+    )
+
+
+def read_rows_to_predict(file: Path, rules: Preprocessing) -> RowsToPredict:
+    """Return the rows of a file, and the targets and clients if the file has them."""
     if not file.is_file():
         raise DataError(f"--data {file}: expected a .csv, .parquet or .npz file, found no file.")
     suffix = file.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(file, ("x",), ("y", "client", "time"))
-        return arrays["x"], arrays.get("y")
+        keys = {name: arrays[name] for name in ("client", "time") if name in arrays}
+        return RowsToPredict(arrays["x"], arrays.get("y"), arrays.get("client"), keys)
     if suffix not in TABLES:
         raise DataError(
             f"--data {file}: expected a .csv, .parquet or .npz file, got {suffix or 'no suffix'}."
         )
     table = read_table(file)
+    keys = {
+        name: table.column(name)
+        for name in (rules.client_column, rules.time_column)
+        if name in table.column_names
+    }
+    return RowsToPredict(table, read_targets(table, rules, file), keys=keys)
+
+
+def read_targets(table: pa.Table, rules: Preprocessing, file: Path) -> Column | None:
+    """Return the targets of a table, if it has them: numbers, or labels as text."""
     names = rules.target_names
     if not names or any(name not in table.column_names for name in names):
-        return table, None
+        return None
     if rules.task == "regression":
-        return table, np.stack([read_numbers(table, name, file) for name in names], axis=1)
-    return table, read_labels(table, names[0], file)
-
-
-def read_labels(table: pa.Table, name: str, file: Path) -> Column:
-    """Return class labels as text, as in `Preprocessing.class_names`."""
-    values = read_column(table, name, file).to_pylist()
-    whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-    return np.array([str(value) for value in whole])
+        return np.stack([read_numbers(table, name, file) for name in names], axis=1)
+    return np.array(read_names(table, names[0], file))
 
 
 def name_columns(
@@ -87,13 +128,13 @@ def name_columns(
     return columns
 
 
-def write_columns(out: Path, columns: dict[str, Column]) -> None:
+def write_columns(out: Path, columns: Mapping[str, Any]) -> None:
     """Write a CSV or Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import csv
 
-    table = pa.table(columns)
+    table = pa.table(dict(columns))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix.lower() == ".parquet":

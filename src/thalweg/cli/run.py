@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from thalweg.cli.arguments import require_scenario
+from thalweg.cli.messages import print_message
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
@@ -241,7 +242,7 @@ def simple_lines(
 
 
 def _print_warning(message: str) -> None:
-    typer.echo(f"warning: {message}", err=True)
+    print_message(f"warning: {message}")
 
 
 def _line(label: str, text: str) -> str:

@@ -29,6 +29,7 @@ import msgspec
 
 from thalweg.core.capabilities import find_partial_capability, get_members
 from thalweg.core.errors import ConfigError, ThalwegError, UnknownName, require
+from thalweg.core.remedies import format_setting
 
 T = TypeVar("T")
 Table = Mapping[str, Any]  # kind -> dataclass
@@ -590,7 +591,9 @@ def _no_such_field(
     where: str, current: Any, value: Mapping[str, Any], table: Table | None
 ) -> ConfigError:
     name = next((name for name in value if name != "kind"), "kind")
-    remedy = f" First choose one, such as --set {where}={next(iter(table))}." if table else ""
+    remedy = (
+        f" First choose one, such as {format_setting(where, next(iter(table)))}." if table else ""
+    )
     return ConfigError(f"{where} is {current!r} and has no field {name!r}.{remedy}")
 
 

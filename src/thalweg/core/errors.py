@@ -17,6 +17,7 @@ import difflib
 from collections.abc import Iterable
 
 MAX_LISTED = 20  # names in a message
+MAX_CLOSE = 3  # suggestions in a message
 NOT_FINITE = "is not a finite number"  # in messages of `Diverged`
 
 
@@ -42,8 +43,8 @@ class UnknownName(ConfigError):
 
     def __init__(self, what: str, name: str, known: Iterable[str], see: str = "") -> None:
         known = sorted(set(known))
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        close = find_close(name, known, cutoff=0.5)
+        hint = f" Did you mean {' or '.join(map(repr, close[:MAX_CLOSE]))}?" if close else ""
         listed = f"; known: {', '.join(known) or 'none'}."
         if see or (close and len(known) > MAX_LISTED):
             listed = "."
@@ -55,8 +56,8 @@ class UnknownComponent(ConfigError):
     """A name is not in the catalogue, which is too long for a list in the message."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        close = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.7)
-        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        close = find_close(name, known, cutoff=0.7)
+        hint = f" Did you mean {' or '.join(map(repr, close[:MAX_CLOSE]))}?" if close else ""
         super().__init__(f"unknown name {name!r}.{hint} `thalweg list` shows all names.")
 
 
@@ -78,6 +79,27 @@ class BadMessage(ThalwegError):
 
 class ShapeMismatch(BadMessage):
     """An update does not have the shape of the model."""
+
+
+def find_close(name: str, known: Iterable[str], cutoff: float) -> list[str]:
+    """Return the known names that are most similar to a name; several if they are equally similar.
+
+    A name of several words (``digits-full``) is also compared by its first words.
+
+    >>> find_close("digts", ["digits-full", "digits-partial", "flights"], 0.5)
+    ['digits-full', 'digits-partial']
+    """
+    scores: dict[str, float] = {}
+    for each in sorted(set(known)):
+        words = each.split("-")
+        starts = ["-".join(words[: i + 1]) for i in range(len(words))]
+        scores[each] = max(_compute_similarity(name, start) for start in starts)
+    best = max(scores.values(), default=0.0)
+    return [each for each, score in scores.items() if score == best >= cutoff]
+
+
+def _compute_similarity(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first.lower(), second.lower()).ratio()
 
 
 def require(condition: bool, message: str) -> None:

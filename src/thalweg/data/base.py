@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError
+from thalweg.core.remedies import messages_for
 from thalweg.core.transforms import Kind
 from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View
@@ -70,6 +71,8 @@ class Dataset:
     scale: Scale | Literal["moving"] | None = None  # of features; "moving": online, per client
     encoding: tuple[InputColumn, ...] = ()  # columns of a table that became features, or empty
     target_names: tuple[str, ...] = ()  # columns that are predicted, or empty
+    client_column: str = ""  # name of the column of clients, if it is known
+    time_column: str = ""  # name of the column of times, if it is known
     index: Ints | None = None  # (n,) rows of `x` that are the training samples; None: all of them
     index_test: Ints | None = None  # the same for `x_test`, which may be the same array as `x`
     split: str = ""  # how the test part was chosen, in words; empty: as published
@@ -143,9 +146,12 @@ class Dataset:
             class_names=self.class_names,
             num_outputs=self.num_outputs,
             target_names=self.target_names,
+            client_column=self.client_column,
+            time_column=self.time_column,
         )
 
     @classmethod
+    @messages_for("dataset")
     def from_arrays(
         cls,
         X: Any,
@@ -183,6 +189,7 @@ class Dataset:
         )
 
     @classmethod
+    @messages_for("dataset")
     def from_frame(
         cls,
         frame: Any,
@@ -227,6 +234,7 @@ class Dataset:
         )
 
     @classmethod
+    @messages_for("dataset")
     def from_huggingface(
         cls,
         dataset: Any,
@@ -268,6 +276,7 @@ class Dataset:
         return source.load(None, 0) if isinstance(dataset, str) else load_object(dataset, source)
 
     @classmethod
+    @messages_for("dataset")
     def from_stream(
         cls,
         samples: Iterable[Any],
@@ -296,6 +305,7 @@ class Dataset:
         )
 
     @classmethod
+    @messages_for("dataset")
     def from_torch(
         cls, dataset: Any, *, limit: int | None = None, name: str = "", **rules: Any
     ) -> Dataset:

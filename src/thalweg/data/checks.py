@@ -12,14 +12,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.remedies import format_setting, messages_for
 from thalweg.core.types import Ints
 from thalweg.data.base import Dataset, DataSource
+from thalweg.data.columns import NUMBER
+from thalweg.data.features import Scale
 from thalweg.data.in_memory import InMemory
 from thalweg.data.own import Rules
+from thalweg.data.preprocessing import MISSING, InputColumn
+from thalweg.data.row_hashes import hash_rows
 
 MIN_ROWS = 50  # fewer rows do not allow a judgement
 MAX_ROWS = 20_000  # more rows are thinned out
 PURE = 0.98  # share of neighbours with the same label from which a column determines the label
+MIN_DISTINCT, MIN_SHARE = 20, 0.1  # different values of an identifier, and their share of the rows
+EVEN = 0.8  # share of the values of an identifier that occur equally often
 IDENTIFIER_NAME = re.compile(r"(^|_)(id|idx|index|key|uuid|row|no|nr|number)$", re.IGNORECASE)
 TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|month|year)(_|$)", re.IGNORECASE)
 
@@ -35,22 +42,30 @@ def is_own_data(source: DataSource) -> bool:
 
 def warn_about_data(source: DataSource, data: Dataset) -> None:
     """Issue a `DataWarning` for each problem of user data."""
-    if is_own_data(source):
-        for problem in find_problems(data):
-            warnings.warn(problem, DataWarning, stacklevel=3)
+    if not is_own_data(source):
+        return
+    with messages_for("dataset" if isinstance(source, InMemory) else "run"):
+        problems = find_problems(data)
+    for problem in problems:
+        warnings.warn(problem, DataWarning, stacklevel=3)
 
 
 def find_problems(data: Dataset) -> list[str]:
     """Return warnings about probable leaks and repeated rows, one sentence each.
 
-    >>> x = np.arange(100.0).reshape(50, 2)
-    >>> data = Dataset.from_frame({"a": np.tile(x[:, 0], 2), "sick": [0, 1] * 50}, label="sick")
+    >>> x = np.sqrt(np.arange(50.0))
+    >>> data = Dataset.from_frame({"a": np.tile(x, 2), "sick": [0, 1] * 50}, label="sick")
     >>> find_problems(data)
     ['50 of 100 rows repeat another row exactly; 10 of the 20 test rows are also ...']
     """
-    if data.kind != "features" or data.x.ndim != 2:
-        return [*_find_rare_classes(data), *_find_repeated_rows(data)]
-    return [*_find_rare_classes(data), *_find_leaks(data), *_find_repeated_rows(data)]
+    leaks = _find_leaks(data) if data.kind == "features" and data.x.ndim == 2 else []
+    return [
+        *_find_rare_classes(data),
+        *_find_small_clients(data),
+        *_find_number_texts(data),
+        *leaks,
+        *_find_repeated_rows(data),
+    ]
 
 
 def _find_rare_classes(data: Dataset) -> list[str]:
@@ -68,18 +83,59 @@ def _find_rare_classes(data: Dataset) -> list[str]:
     ]
 
 
+def _find_small_clients(data: Dataset) -> list[str]:
+    """Return a warning about clients with one training row."""
+    if data.client is None:
+        return []
+    small = np.flatnonzero(np.bincount(data.client) == 1)
+    if not len(small):
+        return []
+    names = [data.client_names[code] if data.client_names else str(code) for code in small[:5]]
+    number, more = len(np.unique(data.client)), ", ..." if len(small) > 5 else ""
+    return [
+        f"{len(small)} of {number} clients have one training row "
+        f"({', '.join(map(repr, names))}{more}): they learn from it once, and may have no test "
+        "row. Check the client column, or combine such clients."
+    ]
+
+
+def _find_number_texts(data: Dataset) -> list[str]:
+    """Return warnings about categories most of which are numbers."""
+    found = []
+    for column in data.encoding:
+        texts = [each for each in column.categories if each != MISSING]
+        others = [each for each in texts if not re.match(NUMBER, each.strip())]
+        if texts and 0 < len(others) < len(texts) / 2:
+            found.append(
+                f"{column.name!r} is used as {len(texts)} categories, but most of its texts are "
+                f"numbers; {', '.join(map(repr, others[:3]))} is not. Correct or remove such "
+                "values if it is a quantity."
+            )
+    return found
+
+
 def _find_leaks(data: Dataset) -> list[str]:
     x = data.x
     if len(x) < MIN_ROWS:
         return []
     rows = _thin_out(len(x))
-    names = data.columns or tuple(f"column {i}" for i in range(x.shape[1]))
-    found = []
-    for position, name in enumerate(names):
-        if "=" in name:  # a category
-            continue
-        values = x[:, position]
-        if reason := _describe_leak(name, values, values[rows], data.y[rows], data.client):
+    columns = data.encoding or tuple(
+        InputColumn(name) for name in data.columns or (f"column {i}" for i in range(x.shape[1]))
+    )
+    found, at = [], 0
+    width = np.ones(x.shape[1]) if not isinstance(data.scale, Scale) else data.scale.width
+    centre = np.zeros(x.shape[1]) if not isinstance(data.scale, Scale) else data.scale.centre
+    for column in columns:
+        first, at = at, at + len(column.inputs)
+        both = np.concatenate([x[:, first:at], data.x_test[:, first:at]])
+        if column.categories:
+            reason = _describe_identifier(column.name, both.argmax(axis=1).astype(np.float64))
+        else:
+            values = x[:, first]
+            reason = _describe_leak(
+                column.name, values, values[rows], data.y[rows], data.client
+            ) or _describe_identifier(column.name, both[:, 0] * width[first] + centre[first])
+        if reason:
             found.append(reason)
     return found
 
@@ -92,21 +148,44 @@ def _describe_leak(
     client: Ints | None,
 ) -> str:
     """Return why a column is suspicious; empty: it is not."""
-    drop = f"Drop it if it is not known when predictions are made (--set data.drop={name})."
+    drop, as_time = format_setting("data.drop", [name]), format_setting("data.time", name)
     if _determines(sample, targets):
-        return f"{name!r} alone almost determines the target; it may be a leak. {drop}"
-    distinct = len(np.unique(values))
-    is_distinct = distinct > 0.9 * len(values)
-    if _increases(values, client) and distinct > 2:
+        return (
+            f"{name!r} alone almost determines the target; it may be a leak. Drop it if it is not "
+            f"known when predictions are made ({drop})."
+        )
+    if _increases(values, client) and len(np.unique(values)) > 2:
         return (
             f"{name!r} never decreases from row to row, like a time or a counter. Name it as the "
-            f"time column (--set data.time={name}), or drop it (--set data.drop={name})."
+            f"time column ({as_time}), or drop it ({drop})."
         )
-    if IDENTIFIER_NAME.search(name) and is_distinct:
-        return f"{name!r} looks like an identifier: {distinct} different values. {drop}"
     if TIME_NAME.search(name):
-        return f"{name!r} looks like a time. Name it as the time column (--set data.time={name})."
+        return f"{name!r} looks like a time. Name it as the time column ({as_time})."
     return ""
+
+
+def _describe_identifier(name: str, values: npt.NDArray[Any]) -> str:
+    """Return a warning about whole numbers or codes of texts that look like an identifier.
+
+    An identifier has many different values for its number of rows, and either a typical name, or
+    nearly the same number of rows for each value, which are then consecutive or occur repeatedly.
+    """
+    error = 1e-6 + 2e-7 * float(np.ptp(values))  # of values that were stored in 32 bits
+    if error < 0.1 and (np.abs(values - np.rint(values)) > error).any():
+        return ""
+    found, counts = np.unique(values, return_counts=True)
+    if len(found) < MIN_DISTINCT or len(found) < MIN_SHARE * len(values):
+        return ""
+    usual = int(np.bincount(counts).argmax())
+    is_even = float((counts == usual).mean()) > EVEN
+    is_dense = found[-1] - found[0] < 2 * len(found)
+    if not (IDENTIFIER_NAME.search(name) or (is_even and (usual > 1 or is_dense))):
+        return ""
+    return (
+        f"{name!r} looks like an identifier: {len(found)} different values in {len(values)} rows. "
+        f"Drop it ({format_setting('data.drop', [name])}), or name it as the client column "
+        f"({format_setting('data.client', name)})."
+    )
 
 
 def _determines(values: npt.NDArray[Any], targets: npt.NDArray[np.generic]) -> bool:
@@ -146,7 +225,7 @@ def _find_repeated_rows(data: Dataset) -> list[str]:
     """
     if data.index is not None or data.index_test is not None:
         return []
-    rows = np.concatenate([_hash_rows(data.x, data.y), _hash_rows(data.x_test, data.y_test)])
+    rows = np.concatenate([hash_rows(data.x, data.y), hash_rows(data.x_test, data.y_test)])
     n, num_test = len(rows), len(data.y_test)
     if n < MIN_ROWS:
         return []
@@ -157,26 +236,10 @@ def _find_repeated_rows(data: Dataset) -> list[str]:
     shared = int(np.isin(rows[n - num_test :], rows[: n - num_test]).sum())
     if shared:
         text += f"; {shared} of the {num_test} test rows are also training rows"
-    remedy = "" if data.time is not None else ", or hold out by time or by client"
+    remedy = ""
+    if data.time is None:
+        remedy = f", or hold out by time or by client ({format_setting('data.hold_out')})"
     return [f"{text}. Remove repeated rows{remedy}."]
-
-
-def _hash_rows(x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
-    """(n,) one number per row of samples and targets; equal rows have equal numbers."""
-    hashes = np.zeros(len(x), dtype=np.uint64)
-    factor = np.uint64(0x9E3779B97F4A7C15)
-    for part in (x.reshape(len(x), -1), y.reshape(len(y), -1)):
-        whole = np.ascontiguousarray(part)
-        width = whole.shape[1] * whole.itemsize
-        raw = whole.view(np.uint8).reshape(len(whole), width) if width else None
-        if raw is None:
-            continue
-        padded = np.zeros((len(raw), -(-width // 8) * 8), dtype=np.uint8)
-        padded[:, :width] = raw
-        for column in padded.view(np.uint64).T:
-            hashes = (hashes ^ column) * factor
-            hashes ^= hashes >> np.uint64(29)
-    return hashes
 
 
 def _thin_out(num_rows: int) -> Ints:

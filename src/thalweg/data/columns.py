@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thalweg.core.errors import DataError
+from thalweg.core.remedies import format_setting
 from thalweg.core.types import Floats, Ints
 from thalweg.data.features import find_unusable
+from thalweg.data.times import parse_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+NUMBER = r"^[+-]?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]+|[1-9][0-9]*\.)([eE][+-]?[0-9]+)?$"
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -130,8 +133,9 @@ def read_column(table: pa.Table, name: str, file: Path | str) -> pa.ChunkedArray
         row = int(np.argmax(column.is_null().to_numpy()))
         raise DataError(
             f"{file}: row {row + 1}, column {name!r} is missing; expected a value in every row. "
-            "Fill in a value or drop the row; for features, missing=fill or missing=drop does it "
-            "(--set data.missing=fill)."
+            "Fill in a value or drop the row; for features, "
+            f"{format_setting('data.missing', 'fill')} or "
+            f"{format_setting('data.missing', 'drop')} does it."
         )
     return column
 
@@ -166,6 +170,29 @@ def _find_text(column: pa.ChunkedArray[Any]) -> str:
     return f"{str(column[0])!r} in row 1"
 
 
+def text_to_numbers(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any] | None:
+    """Return a column of texts as float64 if all of its values are numbers; None: they are not.
+
+    Codes with leading zeros, such as 01067, are not numbers. A column of categories (a dictionary)
+    is not converted. Missing values remain missing.
+
+    >>> import pyarrow as pa
+    >>> text_to_numbers(pa.chunked_array([["1.5", None, " -2e3 "]])).to_pylist()
+    [1.5, None, -2000.0]
+    >>> [text_to_numbers(pa.chunked_array([values])) for values in (["1", "?"], ["01", "12"])]
+    [None, None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not is_text(column.type) or column.null_count == len(column):
+        return None
+    texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    if not pc.all(pc.match_substring_regex(texts, NUMBER)).as_py():
+        return None
+    return texts.cast(pa.float64())
+
+
 def read_codes(table: pa.Table, name: str, file: Path | str) -> tuple[Ints, tuple[str, ...]]:
     """Codes 0, 1, ... of the distinct values in sorted order, and the values as text."""
     import pyarrow as pa
@@ -196,6 +223,13 @@ def read_codes(table: pa.Table, name: str, file: Path | str) -> tuple[Ints, tupl
     return coded, tuple(str(distinct[i]) for i in order)
 
 
+def read_names(table: pa.Table, name: str, file: Path | str) -> list[str]:
+    """A column of classes or clients as texts, as in `Dataset.class_names`; 1.0 is '1'."""
+    values = read_column(table, name, file).to_pylist()
+    whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+    return [str(value) for value in whole]
+
+
 def is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
@@ -213,7 +247,10 @@ def read_texts(table: pa.Table, name: str, file: Path | str) -> list[str]:
 
 
 def read_seconds(table: pa.Table, name: str, file: Path | str) -> Floats:
-    """A column of times as float64: seconds since 1970, or numbers as they are."""
+    """A column of times as float64: seconds since 1970, or numbers as they are.
+
+    Texts are ISO 8601 (`parse_times`).
+    """
     import pyarrow as pa
 
     column = read_column(table, name, file)
@@ -223,8 +260,5 @@ def read_seconds(table: pa.Table, name: str, file: Path | str) -> Floats:
         ticks = column.cast(pa.int64()).to_numpy()
         return np.asarray(ticks / TICKS_PER_SECOND[column.type.unit], dtype=np.float64)
     if not is_numeric(column.type):
-        raise DataError(
-            f"{file}: column {name!r} is {column.type}, for example {str(column[0])!r} in row 1; "
-            "expected moments such as 2026-01-31 12:00:00, or numbers."
-        )
+        return parse_times(column.to_pylist(), f"{file}: column {name!r}", first_row=1)
     return read_numbers(table, name, file)

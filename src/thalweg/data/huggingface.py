@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
+from thalweg.core.remedies import format_setting
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_column, read_seconds
 from thalweg.data.own import (
@@ -134,7 +135,7 @@ def _find(name: str, config: str | None, split: str, data_dir: Path | None) -> A
             "cache on a machine with a connection, and copy it to that folder (or set "
             f'HF_HOME): python -c "import datasets; datasets.load_dataset({options})"'
             if is_unreachable
-            else "Check data.config and data.split."
+            else f"Check {format_setting('data.config')} and {format_setting('data.split')}."
         )
         raise DataError(f"hf:{name}, split {split!r}, cannot be loaded ({reason}). {remedy}") from (
             error
@@ -247,7 +248,7 @@ def _find_array_column(
     if len(images) > 1:
         raise ConfigError(
             f"{where} has {len(images)} image columns: {', '.join(images)}. Choose one "
-            f"(image={images[0]!r}; on the command line --set data.image={images[0]})."
+            f"({format_setting('data.image', images[0])})."
         )
     if images:
         return images[0]
@@ -255,8 +256,9 @@ def _find_array_column(
     if arrays and len(chosen) > 1:
         raise ConfigError(
             f"{where}: column {arrays[0]!r} holds arrays, which are used alone, but the features "
-            f"are {', '.join(chosen)}. Use it alone (features=[{arrays[0]!r}]), or drop it "
-            f"(drop=[{arrays[0]!r}])."
+            f"are {', '.join(chosen)}. Use it alone "
+            f"({format_setting('data.features', [arrays[0]])}), or drop it "
+            f"({format_setting('data.drop', [arrays[0]])})."
         )
     return arrays[0] if arrays else None
 

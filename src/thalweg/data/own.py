@@ -17,14 +17,23 @@ import numpy.typing as npt
 
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
+from thalweg.core.remedies import format_setting
 from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset, Targets, Task
-from thalweg.data.columns import is_numeric, read_codes, read_column, read_numbers, read_seconds
+from thalweg.data.columns import (
+    is_numeric,
+    read_codes,
+    read_column,
+    read_numbers,
+    read_seconds,
+    text_to_numbers,
+)
 from thalweg.data.features import find_unusable, split_features
 from thalweg.data.mapped import is_mapped, spread_rows
 from thalweg.data.preprocessing import InputColumn, Missing, encode_columns, find_columns
 from thalweg.data.split import split_clients, split_rows
 from thalweg.data.targets import check_task, convert_numbers, infer_task, strata
+from thalweg.data.times import to_seconds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,15 +141,17 @@ def dataset_from_table(
     num_train = None if test is None else table.num_rows
     if test is not None:
         table = _join(table, test, where)
+    table = _convert_fractions(table, labels)
     y, class_names = _read_targets(table, labels, rules.task, where)
     owner, client_names = (None, ()) if client is None else read_codes(table, client, where)
     seconds = None if time is None else read_seconds(table, time, where)
     columns = find_columns(table, names, rules.missing, where)
     x = encode_columns(table, columns, where, allow_missing=rules.missing == "fill")
     rows = _Rows(x, y, class_names, owner, client_names, seconds)
-    return _split(
+    data = _split(
         rows, name, rules, where, columns=columns, target_names=labels, num_train=num_train
     )
+    return replace(data, client_column=client or "", time_column=time or "")
 
 
 def dataset_from_arrays(
@@ -168,7 +179,7 @@ def dataset_from_arrays(
         owner, client_names = _encode_labels(
             _check_column(client, "client", n, where), "client", where
         )
-    seconds = None if time is None else _to_seconds(_check_column(time, "time", n, where), where)
+    seconds = None if time is None else to_seconds(_check_column(time, "time", n, where), where)
     held: Array | None = None
     if x_test is not None:
         held, held_targets = _check_samples(x_test, "x_test", where), np.asarray(y_test)
@@ -281,13 +292,13 @@ def _choose_test_rows(rows: _Rows, rules: Rules, where: str) -> tuple[Ints, Ints
         if rows.client is None:
             raise ConfigError(
                 f"{where}: hold_out=clients needs a client column, but there is none. Name it "
-                "(client=...), or hold out rows."
+                f"({format_setting('data.client')}), or hold out rows."
             )
         return split_clients(rows.client, rules.test_fraction, where)
     if how == "time" and rows.time is None:
         raise ConfigError(
-            f"{where}: hold_out=time needs a time column, but there is none. Name it (time=...), "
-            "or hold out rows."
+            f"{where}: hold_out=time needs a time column, but there is none. Name it "
+            f"({format_setting('data.time')}), or hold out rows."
         )
     time = rows.time if how == "time" else None
     return split_rows(classes, rows.client, time, rules.test_fraction, where)
@@ -355,7 +366,7 @@ def _choose_features(
         if part == "label" and name == "label" and name not in known:
             raise ConfigError(
                 f"{where} has no column 'label', the default. Name the column to predict "
-                f"(label=..., or --set data.label=NAME); its columns are {', '.join(known)}."
+                f"({format_setting('data.label')}); its columns are {', '.join(known)}."
             )
         if name is not None and name not in known:
             raise UnknownName(f"{part} column in {where}:", name, known)
@@ -401,9 +412,20 @@ def _drop_missing(table: pa.Table, names: Sequence[str], where: str) -> pa.Table
     if not is_complete.any():
         raise DataError(
             f"{where}: every row has a missing value, so missing=drop leaves none. Fill them "
-            "(missing=fill), or drop the columns."
+            f"({format_setting('data.missing', 'fill')}), or drop the columns "
+            f"({format_setting('data.drop')})."
         )
     return table.filter(pa.array(is_complete))
+
+
+def _convert_fractions(table: pa.Table, labels: tuple[str, ...]) -> pa.Table:
+    """Convert label columns that are texts of numbers with fractions: they are not classes."""
+    for name in labels:
+        numbers = text_to_numbers(table.column(name))
+        values = None if numbers is None else numbers.drop_null().to_numpy()
+        if values is not None and (values != np.floor(values)).any():
+            table = table.set_column(table.column_names.index(name), name, numbers)
+    return table
 
 
 def _read_targets(
@@ -506,37 +528,6 @@ def _encode_labels(column: Array, name: str, where: str) -> tuple[Ints, tuple[st
         )
     values, codes = np.unique(column, return_inverse=True)
     return codes.astype(np.int64), tuple(str(value) for value in values)
-
-
-def _to_seconds(column: Array, where: str) -> Floats:
-    if column.dtype.kind == "O":
-        column = _parse_times(column, where)
-    if column.dtype.kind == "M":
-        time = column.astype("datetime64[ns]").astype(np.int64) / 1e9
-        time[np.isnat(column)] = np.nan
-    elif column.dtype.kind in "fiu":
-        time = column.astype(np.float64)
-    else:
-        raise DataError(f"{where}: expected time to be numbers or dates, got {column.dtype}.")
-    if not np.isfinite(time).all():
-        row = int(np.argmin(np.isfinite(time)))
-        raise DataError(f"{where}: time[{row}] is {column[row]}; expected a finite moment.")
-    return time
-
-
-def _parse_times(column: Array, where: str) -> Array:
-    """Convert datetime objects, with or without a time zone, to seconds since 1970."""
-    from datetime import UTC, datetime
-
-    def seconds(value: Any) -> float:
-        if not isinstance(value, datetime):
-            raise DataError(
-                f"{where}: expected time to be numbers or dates, got {type(value).__name__} "
-                f"{value!r}. Convert it, for example with numpy.datetime64."
-            )
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-
-    return np.array([seconds(value) for value in column])
 
 
 def channel_scale(

@@ -15,8 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError
+from thalweg.core.remedies import format_setting, is_command_line
 from thalweg.core.types import Floats
-from thalweg.data.columns import is_numeric, is_text, read_numbers, to_arrow
+from thalweg.data.columns import (
+    NUMBER,
+    is_numeric,
+    is_text,
+    read_numbers,
+    text_to_numbers,
+    to_arrow,
+)
 from thalweg.data.features import Scale, apply_scale, find_unusable
 
 if TYPE_CHECKING:
@@ -39,6 +47,8 @@ class InputColumn:
     """The different texts in sorted order, or empty for numbers."""
     fill: float | None = None
     """Replaces missing numbers; None: missing numbers are rejected."""
+    from_text: bool = False
+    """The numbers were stored as texts."""
 
     @property
     def inputs(self) -> list[str]:
@@ -80,6 +90,10 @@ class Preprocessing:
     num_outputs: int = 0
     target_names: tuple[str, ...] = ()
     """Names of the columns to predict, if they are known."""
+    client_column: str = ""
+    """The column with the client of each row; empty: none."""
+    time_column: str = ""
+    """The column with the time of each row; empty: none."""
 
     def transform(self, rows: Any) -> npt.NDArray[Any]:
         """Return rows as samples (n, *shape), checked, encoded and scaled as the training data.
@@ -92,14 +106,14 @@ class Preprocessing:
             return self._scale(self._encode(table))
         x = np.asarray(rows)
         if x.dtype.kind not in "fiub":
-            raise DataError(f"expected numbers, got {x.dtype} of shape {x.shape}. {self._expected}")
+            raise DataError(f"{self._expected}; got {x.dtype} of shape {x.shape}.")
         if self.dtype == "uint8" and len(self.shape) == 3 and self.shape[-1] == 1:
             x = x[..., None] if x.ndim == 3 else x  # (n, H, W)
         if x.ndim != len(self.shape) + 1 or x.shape[1:] != self.shape:
-            raise DataError(f"got an array of shape {x.shape}. {self._expected}")
+            raise DataError(f"{self._expected}; got an array of shape {x.shape}.")
         if self.dtype != "float32":
             if x.dtype.name != self.dtype:
-                raise DataError(f"got {x.dtype} of shape {x.shape}. {self._expected}")
+                raise DataError(f"{self._expected}; got {x.dtype} of shape {x.shape}.")
             return x
         if any(column.categories for column in self.columns):
             raise DataError(
@@ -136,7 +150,7 @@ class Preprocessing:
         if isinstance(scale, Mapping):
             scale = Scale(tuple(scale["centre"]), tuple(scale["width"]))
         columns = tuple(
-            InputColumn(each["name"], tuple(each["categories"]), each["fill"])
+            InputColumn(**{**each, "categories": tuple(each["categories"])})
             for each in plain["columns"]
         )
         tuples = ("shape", "mean", "std", "class_names", "target_names")
@@ -151,11 +165,14 @@ class Preprocessing:
     def _expected(self) -> str:
         shape = ", ".join(map(str, ("n", *self.shape)))
         of = f" (columns {self._names})" if self.columns else ""
-        return f"Expected {self.dtype} of shape ({shape}){of}, as in the training data."
+        return f"expected {self.dtype} of shape ({shape}){of}, as in the training data"
 
     def _encode(self, table: pa.Table) -> Floats:
         if not self.columns:
-            raise DataError(f"the names of the columns are not known. {self._expected}")
+            raise DataError(
+                f"{self._expected}; got a table, but the names of the columns are not known. Pass "
+                "an array."
+            )
         return encode_columns(table, self.columns, "the table")
 
     def _scale(self, x: Floats) -> npt.NDArray[np.float32]:
@@ -165,7 +182,8 @@ class Preprocessing:
         if self.scale == "moving":
             raise DataError(
                 "the training data were scaled by what each client had seen before, so that new "
-                "rows cannot be scaled. Train with data.standardise=false, and scale the rows."
+                "rows cannot be scaled. Train with "
+                f"{format_setting('data.standardise', False)}, and scale the rows."
             )
         if self.scale is not None:
             flat = x.reshape(len(x), -1)
@@ -187,13 +205,16 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> In
     kind = table.schema.field(name).type
     if is_numeric(kind):
         return InputColumn(name)
+    if text_to_numbers(table.column(name)) is not None:
+        return InputColumn(name, from_text=True)
     value_kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     if pa.types.is_null(kind):
         raise DataError(f"{where}: column {name!r} has no values at all. {_drop(name)}")
     if pa.types.is_temporal(kind):
         raise DataError(
             f"{where}: column {name!r} holds times ({kind}); expected numbers or texts. Name it as "
-            f"the time column (time={name!r}), or drop it (drop=[{name!r}])."
+            f"the time column ({format_setting('data.time', name)}), or drop it "
+            f"({format_setting('data.drop', [name])})."
         )
     if not is_text(value_kind):
         if isinstance(kind, pa.DictionaryType) and is_numeric(value_kind):
@@ -205,18 +226,26 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> In
     distinct = sorted(str(value) for value in pc.unique(column).to_pylist() if value is not None)
     if len(distinct) > MAX_CATEGORIES:
         raise DataError(
-            f"{where}: column {name!r} has {len(distinct)} different texts; expected at most "
-            f"{MAX_CATEGORIES} categories. Encode it as numbers first. {_drop(name)}"
+            f"{where}: column {name!r} has {len(distinct)} different texts"
+            f"{_describe_other_texts(distinct)}; expected at most {MAX_CATEGORIES} categories. "
+            f"Encode it as numbers first, or name it as the client column if it identifies clients "
+            f"({format_setting('data.client', name)}). {_drop(name)}"
         )
     has_missing = missing == "fill" and column.null_count > 0
     return InputColumn(name, (*distinct, *([MISSING] if has_missing else [])))
 
 
+def _describe_other_texts(texts: Sequence[str]) -> str:
+    """Return the texts that are not numbers, if most are."""
+    others = [each for each in texts if not re.match(NUMBER, each.strip())]
+    if len(others) > len(texts) / 2:
+        return ""
+    return f", most of which are numbers, but not {', '.join(map(repr, others[:3]))}"
+
+
 def _drop(name: str) -> str:
-    return (
-        f"Drop it (drop=[{name!r}]; on the command line --set data.drop={name}, several columns "
-        "as data.drop=a,b)."
-    )
+    several = "; several columns: data.drop=a,b" if is_command_line() else ""
+    return f"Drop it ({format_setting('data.drop', [name])}{several})."
 
 
 def encode_columns(
@@ -240,6 +269,8 @@ def encode_columns(
 def _encode_column(table: pa.Table, column: InputColumn, where: str, allow_missing: bool) -> Floats:
     values = table.column(column.name)
     if not column.categories:
+        if (numbers := text_to_numbers(values)) is not None:
+            table = table.select([column.name]).set_column(0, column.name, numbers)
         if column.fill is None and not allow_missing:
             return read_numbers(table, column.name, where)[:, None]
         return _read_filled(table, column, where)[:, None]

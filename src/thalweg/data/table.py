@@ -20,10 +20,11 @@ class Table(Rules):
 
     Labels and clients may be text or integers; their distinct values, in sorted order, are the
     classes and the clients. A label column with fractions is the target of a regression, as are
-    several label columns; targets are not scaled. Times may be dates, timestamps (converted to
-    seconds since 1970) or numbers. Rows keep the order of the file. Texts with at most 50 different
-    values become one input per value. Other columns that are neither numbers nor text must be
-    dropped.
+    several label columns; targets are not scaled. Times may be dates, timestamps, ISO 8601 texts
+    (converted to seconds since 1970; without a time zone they are UTC) or numbers. Rows keep the
+    order of the file. Texts that are all numbers become numbers; other texts with at most 50
+    different values become one input per value. Other columns that are neither numbers nor text
+    must be dropped.
     """
 
     path: str
@@ -31,7 +32,9 @@ class Table(Rules):
     label: str | tuple[str, ...] = "label"
     """The column to predict; several columns (a,b) are the outputs of a regression."""
     client: str | None = None
+    """The column with the client of each row; None: rows in turn (`thalweg show replay`)."""
     time: str | None = None
+    """The column with the time of each row; None: the rows have no order in time."""
     features: tuple[str, ...] | None = None
     """Feature columns; None: all columns that are not label, client, time or dropped."""
     drop: tuple[str, ...] = ()

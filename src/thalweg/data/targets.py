@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError, UnknownName
+from thalweg.core.remedies import format_setting
 from thalweg.core.types import Floats32, Ints
 from thalweg.data.base import Task
 from thalweg.data.features import find_unusable
@@ -48,8 +49,9 @@ def infer_task(values: npt.NDArray[Any], task: Task | None, where: str) -> Task:
             raise DataError(
                 f"{where} has {distinct} distinct whole numbers in {len(values)} rows, from "
                 f"{values.min():g} to {values.max():g}; more than {MAX_INFERRED_CLASSES} may be "
-                "classes or quantities. Set data.task=regression to predict a number, or "
-                "data.task=classification if each value is a class."
+                f"classes or quantities. Set {format_setting('data.task', 'regression')} to "
+                f"predict a number, or {format_setting('data.task', 'classification')} if each "
+                "value is a class."
             )
     return "classification"
 
@@ -62,7 +64,8 @@ def convert_numbers(values: npt.NDArray[Any], where: str, first_row: int = 0) ->
     if values.dtype.kind not in "fiub" or values.ndim not in (1, 2) or 0 in values.shape[1:]:
         raise DataError(
             f"{where}: a regression needs numbers of shape (n,) or (n, D), got {values.dtype} of "
-            f"shape {values.shape}. Set data.task=classification for classes."
+            f"shape {values.shape}. Set {format_setting('data.task', 'classification')} for "
+            "classes."
         )
     numbers = values.astype(np.float64)
     if (at := find_unusable(numbers)) is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from thalweg.core.errors import require
+from thalweg.core.remedies import format_setting
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
@@ -117,7 +118,7 @@ def check_has_data(world: World) -> None:
         not isinstance(world, LiveWorld),
         "the world live has no data: clients join over a network with their own data. Serve it "
         "(thalweg serve --live) and let clients join (thalweg join), or choose another world "
-        "(--set world=replay).",
+        f"({format_setting('world', 'replay')}).",
     )
 
 

@@ -15,11 +15,13 @@ from safetensors.numpy import save
 
 from thalweg.core.config import check_not_loading
 from thalweg.core.errors import RunError, require
+from thalweg.core.remedies import format_setting
 from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32, Rejection
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.data.mapped import checksum_array
+from thalweg.data.row_hashes import hash_training_rows
 from thalweg.engine.builders import (
     apply_views,
     check_buffers,
@@ -42,7 +44,7 @@ from thalweg.engine.metrics import (
 from thalweg.engine.online import score_simple_predictions
 from thalweg.engine.personal_models import add_personal_models, list_clients
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
-from thalweg.engine.result import MetricsRow, Result, write_preprocessing
+from thalweg.engine.result import TRAINING_ROWS, MetricsRow, Result, write_preprocessing
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
@@ -62,7 +64,7 @@ from thalweg.local.optimizers import try_optimizer
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
-from thalweg.scenarios import ScenarioLike
+from thalweg.scenarios import Scenario, ScenarioLike
 from thalweg.streams import HasViews
 
 
@@ -175,7 +177,7 @@ def run_plan(
     require(
         plan.scenario.augment is None or data.is_image,
         f"augment changes images, but the samples of {data.name} are rows of {data.x.shape[-1]} "
-        "features; leave it out (--set augment=none).",
+        f"features; leave it out ({format_setting('augment', None)}).",
     )
     net = make_net(plan.scenario, data)
     start = make_initial_model(plan, net, data_dir)
@@ -230,7 +232,7 @@ def _run_rounds(
     metrics: list[MetricsRow] = []
     detection = DriftDetection()
     if folder is not None and has_checkpoint:
-        server = _restore(folder, federation, server, fingerprint, detection)
+        server = _restore(folder, federation, server, fingerprint, detection, plan.scenario)
         metrics = list(folder.metrics())
     drifts = TrueDrifts(federation.client_pool, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
@@ -305,6 +307,7 @@ def _make_result(
         task=describe_task(plan.scenario, data),
         is_time_ordered=is_time_ordered(plan.scenario, data),
         simple_scores=score_simple_predictions(plan, data) if has_rows else {},
+        training_rows=hash_training_rows(data) if has_rows else None,
     )
 
 
@@ -339,9 +342,10 @@ def _restore(
     fresh: ServerState,
     fingerprint: int,
     detection: DriftDetection,
+    scenario: Scenario,
 ) -> ServerState:
     tree, clients = folder.load()
-    check_same_data(folder, tree.pop("data"), fingerprint)
+    check_same_data(folder, tree.pop("data"), fingerprint, scenario)
     federation.client_pool.restore(clients)
     pending = tree.pop("pending", {})
     if "step_concepts" in tree:
@@ -355,13 +359,19 @@ def _restore(
     return state
 
 
-def check_same_data(folder: RunFolder, then: int, now: int) -> None:
+def check_same_data(folder: RunFolder, then: int, now: int, scenario: Scenario) -> None:
     """Reject a run that was started with other data."""
-    if then != now:
-        raise RunError(
-            f"{folder.path} was started with other data (or another trace of sessions, or table of "
-            "drifts); set --data-dir (or THALWEG_DATA) to the same files, or start a new run."
-        )
+    if then == now:
+        return
+    parts = {"data": scenario.data, "sessions": scenario.sessions, "drift": scenario.drift}
+    paths = {part: getattr(value, "path", "") for part, value in parts.items()}
+    files = " or ".join(f"{path} ({part})" for part, path in paths.items() if path)
+    has_changed = f": the contents of {files} have changed since it was started" if files else ""
+    raise RunError(
+        f"{folder.path} was started with other data{has_changed}. Restore the data (expected "
+        f"checksum {then}, got {now}), set {format_setting('data_dir')} (or THALWEG_DATA) to the "
+        f"same files, or start a new run in another folder ({format_setting('out')})."
+    )
 
 
 def _write_results(folder: RunFolder, result: Result, no_effect: Mapping[str, str]) -> None:
@@ -381,6 +391,8 @@ def _write_results(folder: RunFolder, result: Result, no_effect: Mapping[str, st
     about_net = {"net": result.plan.scenario.name}
     folder.write_result("model.safetensors", save(tensors, metadata=about_net))
     write_preprocessing(folder, result.preprocessing, result.clients)
+    if result.training_rows is not None:
+        folder.write_result(TRAINING_ROWS, save({"hashes": result.training_rows}))
     summary = {
         "title": result.plan.title,
         "task": result.task,

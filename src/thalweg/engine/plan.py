@@ -19,6 +19,7 @@ import tomli_w
 from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
+from thalweg.core.remedies import format_setting
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
@@ -46,8 +47,8 @@ class Plan:
         require(
             alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
             f"alarm.watch=error needs predictions of arriving samples, but {self.scenario.name} "
-            "makes none (prequential=0); predict some (--set prequential=32), or use the loss "
-            "(--set alarm.watch=loss).",
+            f"makes none (prequential=0); predict some ({format_setting('prequential', 32)}), or "
+            f"use the loss ({format_setting('alarm.watch', 'loss')}).",
         )
         check_optimizer(self.recipe, self.local)
         self._check_decay()
@@ -89,7 +90,7 @@ class BaselinePlan:
         require(
             self.scenario.prequential > 0,
             f"a baseline needs predictions of arriving samples, but {self.scenario.name} makes "
-            "none (prequential=0); predict some (--set prequential=32).",
+            f"none (prequential=0); predict some ({format_setting('prequential', 32)}).",
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
@@ -23,8 +23,11 @@ from thalweg.core.metrics import (
     get_metric,
     make_final_row,
 )
-from thalweg.core.types import Floats, Floats32
+from thalweg.core.remedies import format_setting
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.data.columns import read_names, to_arrow
 from thalweg.data.preprocessing import Preprocessing
+from thalweg.data.row_hashes import Hashes, hash_rows
 from thalweg.engine.plan import Plan, read_plan, with_model
 from thalweg.engine.prediction import (
     compute_scores,
@@ -45,7 +48,10 @@ if TYPE_CHECKING:
 
 MetricsRow = Mapping[str, Any]
 FORMAT = 1  # of preprocessing.json
+TRAINING_ROWS = "training_rows.safetensors"  # hashes of the training rows
 NUM_LISTED = 2  # headline values in a repr
+MAX_NAMES = 10  # clients in a message
+ClientLike = int | str | Sequence[int | str] | npt.NDArray[Any] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,7 @@ class Result:
     is_time_ordered: bool = False  # samples arrive in the order of their times
     simple_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """On data of the user: the metrics of predictions that use no features, by their name."""
+    training_rows: Hashes | None = None  # of the training samples; None: not known
 
     @property
     def final(self) -> MetricsRow:
@@ -88,15 +95,17 @@ class Result:
         """Return the metrics as a pandas frame with one row per round."""
         return table_to_pandas(self.table())
 
-    def predict(self, X: Any, client: int | str | None = None) -> npt.NDArray[Any]:
+    def predict(self, X: Any, client: ClientLike = None) -> npt.NDArray[Any]:
         """Return predictions (n,) for raw rows: names of classes, class numbers, or numbers.
 
         `X` is an array or a tensor with the columns of the training data, or a table (pandas,
         Polars, Arrow, or a mapping of names to columns) that contains them; it is encoded and
         scaled as the training data. With several outputs, the result is (n, D).
 
-        `client` is the number or the name of a client: its model or its mixture of models
-        predicts. Without it, the model that most clients use predicts.
+        `client` is the number or the name of a client, or a sequence of them, one for each row: the
+        model or the mixture of models of the client predicts. Without it, the client column of `X`
+        gives the client of each row if clients have different models (`has_client_models`) and
+        `X` is a table with this column; otherwise the model that most clients use predicts.
 
         >>> import thalweg
         >>> result = thalweg.run("fedavg", "digits-partial", rounds=2)
@@ -105,7 +114,7 @@ class Result:
         """
         return self.preprocessing.decode(self._compute_scores(X, client))
 
-    def predict_proba(self, X: Any, client: int | str | None = None) -> Floats32:
+    def predict_proba(self, X: Any, client: ClientLike = None) -> Floats32:
         """Return the probabilities (n, C) of the classes; arguments as in `predict`.
 
         The columns follow `preprocessing.class_names`.
@@ -211,10 +220,64 @@ class Result:
         values = [(each.column, each.aggregate(self.metrics)) for each in self._headlines]
         return [(name, value) for name, value in values if value is not None]
 
-    def _compute_scores(self, X: Any, client: int | str | None) -> Floats32:
-        mixture = self.get_mixture(client)
+    @property
+    def has_client_models(self) -> bool:
+        """Whether clients predict with different models, or different mixtures of models."""
+        mixtures = self.served.mixtures
+        return mixtures is not None and bool((mixtures != self.get_mixture()).any())
+
+    def find_client_column(self, X: Any) -> list[str] | None:
+        """Return the client of each row of a table; None: there is no such column."""
+        name = self.preprocessing.client_column
+        table = None if not name or isinstance(X, np.ndarray) else to_arrow(X)
+        if table is None or name not in table.column_names:
+            return None
+        return read_names(table, name, "the table")
+
+    def count_training_rows(self, X: Any) -> int | None:
+        """Return how many rows have the features of a training row; None: it is not known.
+
+        It is known for data of the user that are not memory-mapped.
+        """
+        if self.training_rows is None:
+            return None
+        found = np.isin(hash_rows(self.preprocessing.transform(X)), self.training_rows)
+        return int(found.sum())
+
+    def _compute_scores(self, X: Any, client: ClientLike) -> Floats32:
+        if client is None and self.has_client_models:
+            client = self.find_client_column(X)
+        if client is None or isinstance(client, int | str | np.integer):
+            mixture = self.get_mixture(client)
+            return self.score_samples(self.preprocessing.transform(X), mixture)
+        numbers = self._find_clients(client)
         samples = self.preprocessing.transform(X)
-        return self.score_samples(samples, mixture)
+        if len(numbers) != len(samples):
+            raise ConfigError(
+                f"client: expected one client, or one for each of {len(samples)} rows, got "
+                f"{len(numbers)}."
+            )
+        scores = self.score_samples(samples, self.get_mixture())
+        for number in np.unique(numbers):
+            rows = np.flatnonzero(numbers == number)
+            scores[rows] = self.score_samples(samples[rows], self.get_mixture(int(number)))
+        return scores
+
+    def _find_clients(self, given: Sequence[Any] | npt.NDArray[Any]) -> Ints:
+        """Return (n,) the numbers of the clients of rows."""
+        given = np.asarray(given).tolist()
+        known = {name: number for number, name in enumerate(self.clients)}
+        names = [self.clients[each] if _is_number(each, len(known)) else each for each in given]
+        unknown = dict.fromkeys(str(name) for name in names if name not in known)
+        if unknown:
+            number = sum(name not in known for name in names)
+            raise ConfigError(
+                f"{number} of {len(names)} rows belong to clients without a model: "
+                f"{_shorten(list(unknown))}; known: {_shorten(self.clients)}. Correct the clients, "
+                f"choose one client for all rows ({format_setting('client', 'NAME')}), or leave "
+                "the column out to use the model that most clients use."
+            )
+        return np.array([known[name] for name in names], dtype=np.int64)
 
     def score_samples(self, samples: npt.NDArray[Any], mixture: Floats) -> Floats32:
         """Return log-probabilities (n, C), or numbers (n, D), of samples after preprocessing.
@@ -236,6 +299,15 @@ class Result:
                 f"{self.clients[0]!r}, got {client}."
             )
         return int(client)
+
+
+def _is_number(client: Any, num_clients: int) -> bool:
+    return isinstance(client, int) and 0 <= client < num_clients
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = f", ... {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def rows_to_html(rows: Mapping[str, str]) -> str:
@@ -314,7 +386,22 @@ def load(folder: str | PathLike[str], *, model: Any = None) -> Result:
         task=summary.get("task", ""),
         is_time_ordered=summary.get("is_time_ordered", False),
         simple_scores=summary.get("simple_scores", {}),
+        training_rows=_read_training_rows(path),
     )
+
+
+def _read_training_rows(path: Path) -> Hashes | None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    file = path / TRAINING_ROWS
+    try:
+        return load_file(file)["hashes"] if file.is_file() else None
+    except (OSError, KeyError, SafetensorError) as error:
+        raise RunError(
+            f"{file} is not a readable safetensors file ({error}). Remove it: it is needed only to "
+            "count training rows among predicted ones."
+        ) from error
 
 
 def _read_preprocessing(path: Path) -> tuple[Preprocessing, tuple[str, ...]]:

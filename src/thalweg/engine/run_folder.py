@@ -39,6 +39,7 @@ from thalweg.core.files import (
     sync_folder,
     write_file,
 )
+from thalweg.core.remedies import format_setting
 from thalweg.core.trees import Tree, read_tree, write_tree
 from thalweg.core.types import Rejection
 from thalweg.engine.blobs import Blobs
@@ -262,8 +263,9 @@ class RunFolder:
     def _check_same_plan(self, plan: AnyPlan, resume: bool) -> None:
         if not resume:
             raise RunError(
-                f"{self.path} already contains a run; continue it with --resume, or choose another "
-                "folder with --out."
+                f"{self.path} already contains a run; continue it "
+                f"({format_setting('resume', True)}), or choose another folder "
+                f"({format_setting('out')})."
             )
         old = any_plan_from_toml(read_text(self.path / PLAN), str(self.path / PLAN))
         if changes := plan_differences(old, plan):
@@ -271,7 +273,9 @@ class RunFolder:
                 f"{self.path} contains a run with another configuration, so it cannot be resumed "
                 "with this one (expected -> actual):\n  "
                 + "\n  ".join(changes)
-                + "\nRestore these settings, or choose another folder with --out."
+                + _explain_sizes(plan, changes)
+                + "\nRestore these settings, or choose another folder "
+                f"({format_setting('out')})."
             )
         self.check_user_files(plan)
 
@@ -527,6 +531,15 @@ def compute_user_files(plan: AnyPlan) -> dict[str, str]:
         for file in sorted(files)
         if Path(file).is_file() and Path(file).resolve() != running
     }
+
+
+def _explain_sizes(plan: AnyPlan, changes: Iterable[str]) -> str:
+    """Return a hint if only numbers differ that follow from the rows of a file."""
+    path = getattr(plan.scenario.data, "path", "")
+    names = {change.partition(":")[0] for change in changes}
+    if not path or not names <= {"scenario.rounds", "scenario.world.arrivals"}:
+        return ""
+    return f"\nUnless they were set, they follow from the rows of {path}: has the file changed?"
 
 
 def environment() -> dict[str, Any]:

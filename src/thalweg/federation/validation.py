@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from thalweg.core.errors import NOT_FINITE, Diverged, ShapeMismatch
+from thalweg.core.remedies import format_setting
 from thalweg.core.types import Ints, Job, Rejection, Updates
 from thalweg.federation.extensions.staleness import NO_REQUESTS
 
@@ -71,7 +72,7 @@ def validate_updates(updates: Updates, rnd: int, num_params: int) -> None:
         raise Diverged(
             f"round {rnd + 1}: the loss, a report or the update of client {broken[0]}"
             + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else "")
-            + f" {NOT_FINITE}. Try a smaller learning rate (--set local.lr=...) or less "
+            + f" {NOT_FINITE}. Try a smaller learning rate ({format_setting('local.lr')}) or less "
             "momentum; the rounds before this one are kept."
         )
 

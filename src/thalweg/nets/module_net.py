@@ -32,6 +32,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.remedies import format_setting
 from thalweg.core.types import Floats32, Ints
 from thalweg.nets.module import Module
 from thalweg.nets.net import Net, Shape
@@ -75,8 +76,8 @@ def make_module(spec: Module, seed: int) -> nn.Module:
     except Exception as error:
         raise ConfigError(
             f"{spec.name}({', '.join(f'{k}={v!r}' for k, v in spec.options.items())}) failed with "
-            f"{type(error).__name__}: {error}. Arguments are set with net.options (--set "
-            "net.options.NAME=VALUE)."
+            f"{type(error).__name__}: {error}. Arguments are set with net.options "
+            f"({format_setting('net.options.NAME')})."
         ) from error
     if not isinstance(module, nn.Module):
         raise ConfigError(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from thalweg.baselines import Baseline
 from thalweg.core.errors import NOT_FINITE, ConfigError, RunError, ThalwegError, require
 from thalweg.core.metrics import Metric, get_metric
+from thalweg.core.remedies import format_setting
 from thalweg.data import Dataset
 from thalweg.data.checks import warn_about_data
 from thalweg.engine.cells import CellCallback, CellJob
@@ -398,8 +399,8 @@ def choose_score(plan: AnyPlan, data: Dataset) -> str:
     require(
         plan.scenario.prequential > 0,
         f"configurations on {plan.scenario.name} are chosen by the prequential (test-then-train) "
-        "metric, but no arriving samples are predicted (prequential=0); predict some (--set "
-        "prequential=32).",
+        "metric, but no arriving samples are predicted (prequential=0); predict some "
+        f"({format_setting('prequential', 32)}).",
     )
     return f"prequential_{kind}"
 
@@ -459,8 +460,8 @@ def expand_configurations(over: Mapping[str, Iterable[Any]]) -> list[dict[str, A
         require(
             name.partition(".")[0] not in PROBLEM_FIELDS,
             f"{name} belongs to the problem, not to the method: scores of different values cannot "
-            f"be compared. Remove it from over (--over); set it for all runs (--set {name}=..., or "
-            "--rounds).",
+            f"be compared. Remove it from over (--over); set it for all runs "
+            f"({format_setting(name)}).",
         )
         require(
             isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping),

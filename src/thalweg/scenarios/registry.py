@@ -139,7 +139,7 @@ def own_data(source: DataSource, name: str) -> Scenario:
         name=name,
         data=source,
         net=Mlp(hidden=(64,)),
-        world=Replay(arrivals=0, availability=1.0),
+        world=Replay(division="interleaved", arrivals=0, availability=1.0),
         local=LocalTraining(lr=0.05, momentum=0.9, batch_size=32, passes=1),
         rounds=0,
         capacity=256,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from thalweg.core.errors import require
+from thalweg.core.remedies import format_setting
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
 from thalweg.core.views import View
@@ -29,7 +30,7 @@ def add_drift(world: World, drift: Drift | None, setting: Setting) -> World:
     require(
         not isinstance(world, HasViews),
         f"{type(world).__name__} has drifts of its own, so drift={type(drift).__name__} cannot be "
-        "added; remove it (--set drift=none) or choose another world.",
+        f"added; remove it ({format_setting('drift', None)}) or choose another world.",
     )
     timeline = drift.timeline(world.num_clients, setting)
     require(

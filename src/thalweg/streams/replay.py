@@ -24,9 +24,8 @@ TARGET_ROUNDS = 100  # in which all rows arrive if `arrivals` is not given
 class Replay:
     """Each client replays its own rows in time order.
 
-    Clients are the groups of the data set. Without a client column, the rows are cut into
-    `num_clients` contiguous time intervals, so each client covers a different period. Latent states
-    are unknown, so there is exactly one.
+    Clients are those of the data set. Without a client column, the rows are divided among
+    `num_clients` clients (`division`). Latent states are unknown, so there is exactly one.
 
     In a tick every client gets the same number of samples (`arrivals`), or all samples of a time
     interval of fixed length (`every`). With `every`, a client whose stream stops while it is absent
@@ -35,6 +34,11 @@ class Replay:
 
     num_clients: int | None = None
     """Number of clients for data without a client column; None: 10."""
+    division: Literal["contiguous", "interleaved"] = "contiguous"
+    """Rows of clients if there is no client column. contiguous: each client has another period, and
+    all periods are replayed at the same time, so that clients train with later rows before earlier
+    rows of other clients are predicted. interleaved (data of the user): rows in turn, so that all
+    clients are at the same time."""
     arrivals: int = 32
     """Samples per tick; 0 (data of the user): so many that all rows arrive in about 100 rounds."""
     every: float | None = None
@@ -107,7 +111,10 @@ class Replay:
                 num_clients <= len(labels),
                 f"{len(labels)} rows cannot be divided among {num_clients} clients.",
             )
-            rows = tuple(np.array_split(in_time, num_clients))
+            if self.division == "interleaved":
+                rows = tuple(in_time[client::num_clients] for client in range(num_clients))
+            else:
+                rows = tuple(np.array_split(in_time, num_clients))
         else:
             num_clients = int(group.max()) + 1
             require(
