@@ -247,7 +247,10 @@ class ModuleLayer:
         if self.num_outputs == 1 and outputs.ndim <= 1 and outputs.numel() == batch:
             outputs = outputs.reshape(batch, 1)  # the result of squeeze
         if outputs.shape != (batch, self.num_outputs):
-            remedy = "Change the size of its last layer, or use other data."
+            remedy = (
+                "Change the size of its last layer (an argument of it is set with "
+                f"{format_setting('net.options.NAME')}), or use other data."
+            )
             if batch == 1 and outputs.numel() == self.num_outputs:
                 remedy = (
                     "Keep the first axis: squeeze() also removes the axis of a batch of one; name "
