@@ -25,6 +25,14 @@ def test_band_is_limited_to_0_and_100_percent(cell):
     assert (only.low[-1], only.high[-1]) == (0, 100)
 
 
+def test_band_of_a_negative_metric_contains_its_mean():
+    rows = [[{"round": 1, "r2": 0.5}, {"round": 2, "r2": last}] for last in (-2.0, -4.0)]
+    cells = [Cell("a", "w", seed, "done", "", rows[seed], "", 1.0) for seed in (0, 1)]
+    (only,) = curves(cells, "r2", is_share=False)
+    assert only.mean == [0.5, -3.0]
+    assert only.low == pytest.approx([0.5, -3.0 - 2**0.5])
+
+
 def test_curve_has_only_rounds_evaluated_by_all_seeds(cell):
     more = [{"round": rnd, "accuracy": 0.5} for rnd in (3, 4, 5)]
     (only,) = curves([cell(seed=0, accuracy=0.7), cell(seed=1, rows=more)], "accuracy")

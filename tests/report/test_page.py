@@ -47,7 +47,7 @@ def test_page_has_all_sections_in_order(comparison):
     assert outline.headings == [
         ("h1", "My study"),
         ("h2", "Results"),
-        ("h2", "Accuracy over rounds"),
+        ("h2", "Metrics over rounds"),
         ("h2", "Paired differences"),
         ("h2", "Seed by seed"),
         ("h2", "Commands"),

@@ -179,7 +179,7 @@ def _fill_model_counts(cells: Sequence[Cell], metric: str) -> list[Cell]:
 def curves(cells: Sequence[Cell], metric: str, *, is_share: bool = True) -> list[Curve]:
     """Mean over the finished seeds, with a band of one sample standard deviation to either side.
 
-    The band ends at 0 and, for a share, at 100 per cent. Rounds that some seed did not evaluate are
+    The band ends at 0, unless a mean is negative, and at 100 per cent for a share. Rounds that some seed did not evaluate are
     left out, so that each point is a mean over the same seeds.
 
     >>> def cell(seed, accuracy):
@@ -197,13 +197,14 @@ def curves(cells: Sequence[Cell], metric: str, *, is_share: bool = True) -> list
         spreads = [(rnd, spread(seed[rnd] for seed in seeds)) for rnd in rounds]
         points = [(rnd, s.mean, s.std or 0.0) for rnd, s in spreads if s is not None]
         if points:
+            least = 0.0 if min(mean for _, mean, _ in points) >= 0 else -math.inf
             drawn.append(
                 Curve(
                     recipe,
                     index,
                     x=[rnd for rnd, _, _ in points],
                     mean=[scale * mean for _, mean, _ in points],
-                    low=[scale * max(mean - std, 0.0) for _, mean, std in points],
+                    low=[scale * max(mean - std, least) for _, mean, std in points],
                     high=[scale * min(mean + std, most) for _, mean, std in points],
                 )
             )

@@ -152,12 +152,13 @@ def _unfinished_item(group: Sequence[Cell], with_scenario: bool) -> str:
 
 
 def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
-    """Accuracy curves, or a sentence if there is nothing to draw."""
+    """Curves of the metrics, or a sentence if there is nothing to draw."""
     drawn = panels(cells)
     if not drawn:
         nothing = "<p>There is no finished run to draw.</p>\n"
-        return section("Accuracy over rounds", nothing, level=level)
-    caption = f"{BAND_CAPTION} The first rounds may lie below the frame."
+        return section("Metrics over rounds", nothing, level=level)
+    has_shares = any(panel.unit for panel in drawn)
+    caption = BAND_CAPTION + (" The first rounds may lie below the frame." if has_shares else "")
     if any(panel.marks for panel in drawn):
         caption += " Dotted vertical lines: rounds in which clients drifted."
     names = {curve.recipe for panel in drawn for curve in panel.curves}
@@ -165,7 +166,7 @@ def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
         if recipe not in names:
             why = "no test result" if any(cell.is_done for cell in group) else "no finished run"
             caption += f" Not drawn: {recipe} ({why})."
-    return _figure("Accuracy over rounds", drawn, caption, level)
+    return _figure("Metrics over rounds", drawn, caption, level)
 
 
 def timeline_section(cells: Sequence[Cell], *, level: int = 2) -> str:

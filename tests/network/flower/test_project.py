@@ -126,3 +126,15 @@ def test_project_with_a_module_of_a_package_names_the_package(tmp_path: Path) ->
     assert "model.py" not in {file.name for file in files}
     assert read_plan(tmp_path / "app/thalweg_app/plan.toml") == plan
     assert "--model nets.user_modules:DigitMlp" in (tmp_path / "app/README.md").read_text()
+
+
+@pytest.mark.parametrize("setting", ["loss=mine.py:f", "metrics=gain=mine.py:f:higher"])
+def test_other_files_than_that_of_the_model_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    (tmp_path / "mine.py").write_text("def f(a, b):\n    return (a - b).abs()\n")
+    monkeypatch.chdir(tmp_path)
+    plan = make_plan("fedavg", "digits-partial", overrides=[setting])
+    with pytest.raises(ConfigError, match=r"the plan uses mine.py .* package.module:NAME"):
+        write_project(tmp_path / "app", plan, ProjectOptions(Path("runs/x")))
+    assert not (tmp_path / "app").exists()

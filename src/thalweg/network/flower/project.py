@@ -11,6 +11,7 @@ from pathlib import Path
 from thalweg import __version__
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import Plan, plan_to_toml
+from thalweg.engine.run_folder import compute_user_files
 from thalweg.nets.module import Module
 
 SERVER = "thalweg.network.flower.server_app:app"
@@ -42,6 +43,12 @@ def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Pat
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder for the project.")
     plan, model = include_model(plan)
+    if others := list(compute_user_files(plan)):
+        raise ConfigError(
+            f"the plan uses {others[0]} for a loss, a metric or a component, but a project contains "
+            "the file of --model only. Put them into an installed package, and name them as "
+            "package.module:NAME."
+        )
     config: dict[str, str | int | float] = {
         "thalweg-run": str(options.run_folder),
         "min-clients": options.min_clients,
