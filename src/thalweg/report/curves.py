@@ -179,8 +179,8 @@ def _fill_model_counts(cells: Sequence[Cell], metric: str) -> list[Cell]:
 def curves(cells: Sequence[Cell], metric: str, *, is_share: bool = True) -> list[Curve]:
     """Mean over the finished seeds, with a band of one sample standard deviation to either side.
 
-    The band ends at 0, unless a mean is negative, and at 100 per cent for a share. Rounds that some seed did not evaluate are
-    left out, so that each point is a mean over the same seeds.
+    The band ends at 0, unless a mean is negative, and at 100 per cent for a share. Rounds that some
+    seed did not evaluate are left out, so that each point is a mean over the same seeds.
 
     >>> def cell(seed, accuracy):
     ...     rows = [{"round": 1}, {"round": 2, "accuracy": accuracy}]
