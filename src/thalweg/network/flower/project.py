@@ -46,8 +46,8 @@ def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Pat
     if others := list(compute_user_files(plan)):
         raise ConfigError(
             f"the plan uses {others[0]} for a loss, a metric or a component, but a project "
-            "contains the file of --model only. Put them into an installed package, and name them as "
-            "package.module:NAME."
+            "contains the file of --model only. Put them into an installed package, and name them "
+            "as package.module:NAME."
         )
     config: dict[str, str | int | float] = {
         "thalweg-run": str(options.run_folder),
