@@ -1,6 +1,7 @@
 """`thalweg serve`: checks before the server starts."""
 
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def test_resuming_a_finished_run_prints_its_results(tmp_path: Path) -> None:
     run_command("run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", folder)
     output = run_command("serve", folder, "--resume", "--port", str(free_port()))
     assert f"results         {folder}/" in "".join(output.split("\n"))
+    assert re.search(r"task +classification, 10 classes\n", output), "in the header"
     line = run_command(
         "serve", folder, "--resume", "--port", str(free_port()), "--json"
     ).splitlines()[-1]

@@ -1,9 +1,12 @@
 from dataclasses import MISSING, fields, replace
 
+import numpy as np
 import pytest
 
 from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.data import Dataset
 from thalweg.engine.plan import (
+    make_any_plan,
     make_plan,
     plan_differences,
     plan_from_toml,
@@ -159,3 +162,29 @@ def test_every_kind_of_every_stage_can_be_set_and_written_to_toml(recipe, owner)
         assert plan_from_toml(plan_to_toml(plan), "here") == plan
         typed += 1
     assert typed >= 30
+
+
+@pytest.mark.parametrize(
+    ("recipe", "scenario", "text"),
+    [
+        (
+            "fedavg",
+            "digits-full",
+            "<Plan: fedavg on digits-full, seed 3; classification, 2 rounds; engine fast>",
+        ),
+        (
+            "running-mean",
+            "flights-minutes",
+            "<BaselinePlan: running-mean on flights-minutes, seed 3; regression, 2 rounds>",
+        ),
+    ],
+)
+def test_the_text_of_a_plan_is_one_line_with_the_task(recipe, scenario, text):
+    assert repr(make_any_plan(recipe, scenario, seed=3, rounds=2)) == text
+
+
+def test_the_text_of_a_plan_has_the_task_of_data_from_python():
+    x = np.zeros((8, 2))
+    for y, task in (([0, 1] * 4, "classification"), (np.arange(8) / 3, "regression")):
+        plan = make_any_plan("fedavg", Dataset.from_arrays(x, y, client=[0, 1] * 4), rounds=2)
+        assert f"; {task}, 2 rounds; " in repr(plan)
