@@ -65,7 +65,7 @@ def test_progress_shows_the_headline_of_the_scenario(
     row = {"accuracy": 0.5, "prequential_accuracy": 0.75, "f1": 0.25}
     is_time_ordered = headline == "accuracy"  # the headline of the scenario comes first
     with show_progress(plan, Console(file=io.StringIO()), False, is_time_ordered) as watch:
-        watch(Progress(plan, {"cohort": 3, "seconds": 0.5, **row}, 2, 2, 1.0))
+        watch(Progress(plan, {"cohort": 3, "seconds": 0.5, **row}, 2))
     assert f"  {shown}  " in capsys.readouterr().out
 
 
