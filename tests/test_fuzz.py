@@ -1,0 +1,304 @@
+"""Damaged and forged input: an error of the library, or a valid value; never a traceback.
+
+Each target is given changed copies of valid input. `make test` tries a few hundred per target,
+`make test-slow` more than 100,000 in all. No input may use more than a second of CPU time, and no
+target may need more than `MAX_MB` of memory.
+"""
+
+from __future__ import annotations
+
+import io
+import resource
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from contracts.faults import FaultySystem, using
+from contracts.mutations import Mutator
+from network import test_handshake, test_wire
+from network.flower.runs import tiny_plan
+from thalweg.core.errors import ThalwegError
+from thalweg.core.files import seal
+from thalweg.data import Dataset
+from thalweg.data.arrays import Arrays
+from thalweg.data.idx import read_idx
+from thalweg.data.table import Table
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+from thalweg.engine.run_folder import RunFolder, RunWarning
+from thalweg.engine.task import make_net
+from thalweg.federation import Hello, SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
+from thalweg.nets.parameter_file import load_parameters
+from thalweg.network.edge.daemon import Daemon
+from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.socket import Frame
+from thalweg.network.edge.store import Store
+from thalweg.network.flower.registry import ClientRegistry
+from thalweg.network.handshake import handshake_from_bytes, handshake_to_bytes
+from thalweg.network.wire import from_bytes, to_bytes
+
+MAX_SECONDS = 1.0
+MAX_MB = 500
+Target = Callable[[bytes], None]
+
+
+# --- targets: valid examples, and a function that reads changed ones ---
+
+
+@contextmanager
+def messages(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    kinds = (Hello, TrainRequest, TrainResponse, SurveyRequest, SurveyResponse)
+
+    def read(payload: bytes) -> None:
+        for kind in kinds:
+            with suppress(ThalwegError):
+                to_bytes(from_bytes(payload, test_wire.SCHEMA, kind), test_wire.SCHEMA)
+
+    yield [to_bytes(message, test_wire.SCHEMA) for message in test_wire.MESSAGES], read
+
+
+@contextmanager
+def handshakes(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    kinds = {type(message) for message in test_handshake.MESSAGES}
+
+    def read(payload: bytes) -> None:
+        for kind in kinds:
+            with suppress(ThalwegError):
+                handshake_to_bytes(handshake_from_bytes(payload, kind))
+
+    yield [handshake_to_bytes(message) for message in test_handshake.MESSAGES], read
+
+
+@contextmanager
+def devices(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """Frames of a server to a device that has not joined yet."""
+    frames = [
+        ("identity", test_handshake.MESSAGES[0]),
+        ("invitation", test_handshake.INVITATION),
+        ("rejection", test_handshake.MESSAGES[-1]),
+    ]
+    store = Store.open(folder / "device")
+    daemon = Daemon(store, DeviceOptions(data="replay"), None, lambda event: None)
+    names = {handshake_to_bytes(message)[:24]: kind for kind, message in frames}
+
+    def read(payload: bytes) -> None:
+        answer = daemon.handle(Frame(names.get(payload[:24], "request"), payload))
+        assert "Traceback" not in (answer.reason or "")
+        daemon.rejection_reason = None
+
+    try:
+        yield [handshake_to_bytes(message) for _, message in frames], read
+    finally:
+        daemon.close()
+        store.close()
+
+
+@contextmanager
+def plans(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    chosen = [
+        make_plan(recipe, scenario)
+        for recipe, scenario in (
+            ("fedavg", "digits-partial"),
+            ("sfedpo", "digits-full"),
+            ("feddrift", "digits-partial"),
+        )
+    ]
+
+    def read(payload: bytes) -> None:
+        with suppress(ThalwegError):
+            plan_to_toml(plan_from_toml(payload.decode(errors="replace"), "plan.toml"))
+
+    yield [plan_to_toml(plan).encode() for plan in chosen], read
+
+
+@contextmanager
+def overrides(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    texts = ["rounds=50", "memory=dds", "memory.budget=0.3", "local.lr=0.1", "world.ticks=3"]
+    texts += ["local.optimizer=adam", "weights=equal", "selection=uniform", "selection.size=4"]
+
+    def read(payload: bytes) -> None:
+        with suppress(ThalwegError):
+            make_plan("sfedpo", "digits-partial", overrides=[payload.decode(errors="replace")])
+
+    yield [text.encode() for text in texts], read
+
+
+@contextmanager
+def archives(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    file, content = folder / "a.npz", io.BytesIO()
+    np.savez_compressed(content, x=np.arange(40.0).reshape(20, 2), y=np.arange(20) % 2)
+
+    def read(payload: bytes) -> None:
+        file.write_bytes(payload)
+        with suppress(ThalwegError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            Arrays(str(file)).load(None, 0)
+
+    yield [content.getvalue()], read
+
+
+@contextmanager
+def tables(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    file = folder / "a.csv"
+    lines = ["time,who,town,size,kind"]
+    lines += [f"2024-01-{i + 1:02d},{'ab'[i % 2]},Ulm,{i}.5,{'yn'[i % 2]}" for i in range(20)]
+
+    def read(payload: bytes) -> None:
+        file.write_bytes(payload)
+        with suppress(ThalwegError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            Table(str(file), label="kind", client="who", time="time").load(None, 0)
+
+    yield ["\n".join(lines).encode()], read
+
+
+@contextmanager
+def images(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    file = folder / "a-ubyte"
+    header = bytes([0, 0, 8, 3]) + b"".join(n.to_bytes(4, "big") for n in (5, 4, 4))
+
+    def read(payload: bytes) -> None:
+        file.write_bytes(payload)
+        with suppress(ThalwegError):
+            read_idx(file, 3)
+
+    yield [header + bytes(80)], read
+
+
+@contextmanager
+def weights(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    plan = make_plan("fedavg", "digits-partial")
+    net = make_net(plan.scenario, load_digits())
+    tensors = net.saved_tensors(np.zeros(net.num_params, dtype=np.float32))
+    file = folder / "model.safetensors"
+
+    def read(payload: bytes) -> None:
+        file.write_bytes(payload)
+        with suppress(ThalwegError):
+            load_parameters(file, net)
+
+    yield [save({name: np.ascontiguousarray(each) for name, each in tensors.items()})], read
+
+
+@cache
+def load_digits() -> Dataset:
+    return make_plan("fedavg", "digits-partial").scenario.data.load(None, 0)
+
+
+@contextmanager
+def checkpoints(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """All files of a run folder, changed one at a time."""
+    plan, whole = tiny_plan("fedavg", "digits-partial", 3), folder / "whole"
+    run = RunFolder(whole)
+    with using(FaultySystem()):
+        run.open(plan, command="thalweg run ...", resume=False)
+        for rnd in (1, 2):
+            run.commit(rnd, [{"round": rnd}], {"rnd": rnd}, {0: [rnd]}, {0})
+        run.close()
+    names = [str(file.relative_to(whole)) for file in sorted(whole.rglob("*")) if file.is_file()]
+    names.remove(".lock")
+    states = {rnd: ({"rnd": rnd}, {0: [rnd]}) for rnd in (1, 2)}
+
+    def read(payload: bytes) -> None:
+        name, _, content = payload.partition(b"\0")
+        path = folder / "run"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(whole, path)
+        (path / name.decode()).write_bytes(content)
+        changed = RunFolder(path)
+        with suppress(ThalwegError), warnings.catch_warnings(), using(FaultySystem()):
+            warnings.simplefilter("ignore", RunWarning)
+            if changed.open(plan, command="", resume=True):
+                found = changed.load()
+                assert found == states[found[0]["rnd"]], "no silent change"
+        changed.close()
+
+    yield [f"{name}\0".encode() + (whole / name).read_bytes() for name in names], read
+
+
+@contextmanager
+def registries(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    file = folder / "clients.json"
+    entries = {"a" * 32: {"number": 1, "node": 2}, "b" * 32: {"number": 0, "node": 3}}
+
+    def read(payload: bytes) -> None:
+        file.write_bytes(payload)
+        with suppress(ThalwegError):
+            found = ClientRegistry(folder, 3).entries
+            numbers = {name: each.number for name, each in found.items()}
+            assert numbers == {name: each["number"] for name, each in entries.items()}
+
+    yield [seal({"run": "c" * 32, "clients": entries})], read
+
+
+TARGETS = {
+    messages: 40_000,
+    handshakes: 15_000,
+    devices: 5_000,
+    plans: 6_000,
+    overrides: 12_000,
+    archives: 5_000,
+    tables: 3_000,
+    images: 6_000,
+    weights: 3_000,
+    checkpoints: 4_000,
+    registries: 3_000,
+}
+
+
+def fuzz(target: Callable[[Path], object], folder: Path, number: int, seed: int) -> None:
+    mutator = Mutator(seed)
+    with target(folder) as (examples, read):  # type: ignore[attr-defined]
+        for example in examples:
+            read(example)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(number):
+            example = mutator.rng.choice(examples)
+            payload = mutate_content(mutator, target, example, examples)
+            began = time.process_time()
+            try:
+                read(payload)
+            except Exception as error:
+                raise AssertionError(
+                    f"{type(error).__name__}: {error}: {payload[:2000]!r}"
+                ) from error
+            seconds = time.process_time() - began
+            assert seconds < MAX_SECONDS, f"{seconds:.2f} s of CPU time: {payload[:2000]!r}"
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        assert grown < MAX_MB, f"{grown:.0f} MB"
+
+
+def mutate_content(
+    mutator: Mutator, target: object, example: bytes, examples: list[bytes]
+) -> bytes:
+    """Change an example; of a checkpoint, change the content and keep the name of the file."""
+    if target is not checkpoints:
+        return mutator.mutate(example, examples)
+    name, _, content = example.partition(b"\0")
+    return name + b"\0" + mutator.mutate(content, [each.partition(b"\0")[2] for each in examples])
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.__name__)
+def test_changed_input_is_rejected_or_valid(
+    target: Callable[[Path], object], tmp_path: Path
+) -> None:
+    fuzz(target, tmp_path, 100, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.__name__)
+def test_much_changed_input_is_rejected_or_valid(
+    target: Callable[[Path], object], tmp_path: Path
+) -> None:
+    fuzz(target, tmp_path, TARGETS[target], seed=1)
+
+
+def test_there_are_enough_inputs() -> None:
+    assert sum(TARGETS.values()) > 100_000
