@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, settings
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Synchronisation with the disk takes milliseconds per file; the tests of faults enable it.
+os.environ.setdefault("THALWEG_NO_SYNC", "1")
+
 # A slow machine must not fail a test.
 settings.register_profile(
     "steady",
