@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from contracts.model_probes import FakeModelProbe
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.types import Ints, Supply
 
 
@@ -40,6 +41,10 @@ class FakeSurveyContext:
     @property
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
+
+    @property
+    def noise(self) -> NoiseGenerator:
+        return self.rng
 
     def labels(self, rows: Ints) -> Ints:
         return rows % self.num_classes

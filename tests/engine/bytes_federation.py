@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from thalweg.core.noise import SimulatedNoise
 from thalweg.core.types import Arrival, Floats, Floats32, Ints, Roster, Supplies, Supply
 from thalweg.data import Dataset, Part
 from thalweg.engine.builders import apply_views, make_client_pool
@@ -155,7 +156,15 @@ def _make_node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNo
     stream = SingleClientStream(world, client)
     data = apply_views(data, world)
     labels = data.all_classes("train")
-    clients = ClientProgram(plan.recipe, stream, labels, plan.local, plan.seed, net.num_params)
+    clients = ClientProgram(
+        plan.recipe,
+        stream,
+        labels,
+        plan.local,
+        plan.seed,
+        net.num_params,
+        noise=SimulatedNoise(),  # the tests compare with simulations
+    )
     trainer = SingleTrainer.from_plan(plan, net, data)
     node = Node(clients, client, trainer, plan.scenario.prequential)
     schema = MessageSchema(plan.recipe, net.num_params, data.task == "regression")

@@ -7,6 +7,7 @@ import pytest
 
 import thalweg
 from contracts.slow_cases import mark_slow_except
+from thalweg.core.noise import SimulatedNoise
 from thalweg.core.types import Job
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.fast import FastFederation, stack
@@ -67,7 +68,10 @@ def test_the_order_of_the_clients_changes_no_bit():
     model = net.init(np.random.default_rng(0))[None]
     seen = []
     for order in itertools.permutations([3, 7, 11]):
-        client_pool = ClientPool(ClientProgram(plan.recipe, world, data.y, plan.local, 4), world)
+        program = ClientProgram(
+            plan.recipe, world, data.y, plan.local, 4, noise=SimulatedNoise()
+        )
+        client_pool = ClientPool(program, world)
         trainer = make_trainer(net, plan.recipe.objective, plan.local, data, 1)
         federation = FastFederation(client_pool, data.y, net, trainer, 16)
         updates = federation.train([Job(client) for client in order], model, 0)

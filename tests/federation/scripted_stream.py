@@ -10,6 +10,7 @@ import numpy as np
 from contracts.examples import some_outlook
 from contracts.model_probes import FakeModelProbe
 from thalweg.aggregation import MemorySummary
+from thalweg.core.noise import SimulatedNoise
 from thalweg.core.types import Arrival, Floats, Ints, MemoryContext, Outlook, SampleAges, Supply
 from thalweg.federation import ClientContext, ClientProgram, ClientRound, ClientState, start_round
 from thalweg.local import LocalTraining
@@ -133,7 +134,7 @@ def clients(
     stream = ScriptedStream() if stream is None else stream
     if isinstance(stream, ScriptedStream):
         stream = replace(stream, holds=capacity)
-    return ClientProgram(recipe, stream, LABELS, local, seed)
+    return ClientProgram(recipe, stream, LABELS, local, seed, noise=SimulatedNoise())
 
 
 def recipe(memory: Any, **parts: Any) -> Recipe:

@@ -23,6 +23,7 @@ from federation.scripted_stream import (
 )
 from thalweg.aggregation import ShiftAware
 from thalweg.core.errors import ConfigError
+from thalweg.core.noise import SimulatedNoise
 from thalweg.core.types import Ints, MemoryContext
 from thalweg.federation import ClientContext, ClientProgram, start_round
 from thalweg.forecast import Bayesian, Exact, Growing
@@ -171,7 +172,12 @@ def growing_clients(memory: Any, oracle: Any, **parts: Any) -> ClientProgram:
     world = ThreeClasses(**parts)
     who = recipe(memory, forecast=oracle, weights=ShiftAware(mismatch="kme"))
     return ClientProgram(
-        who, world, world.labels, LocalTraining(lr=0.1, batch_size=3, steps=2), seed=0
+        who,
+        world,
+        world.labels,
+        LocalTraining(lr=0.1, batch_size=3, steps=2),
+        seed=0,
+        noise=SimulatedNoise(),
     )
 
 

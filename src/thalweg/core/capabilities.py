@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer, Roster, Supplies, Supply
 
 
@@ -129,7 +130,15 @@ class SurveyContext(Protocol):
 
     @property
     def rng(self) -> np.random.Generator:
-        """The generator of this client for this round and the surveying stage."""
+        """The generator of this client for this round and the surveying stage.
+
+        The server knows its numbers: choose samples with it, and draw noise from `noise`.
+        """
+        ...
+
+    @property
+    def noise(self) -> NoiseGenerator:
+        """The generator of privacy noise, which the server does not know if this is a device."""
         ...
 
     @property

@@ -658,6 +658,14 @@ _DECLARED = (
     ),
     # Privacy.
     Metric(
+        "simulated_noise",
+        "1 if privacy noise depends on the seed of a simulation and protects no data, 0 if "
+        "devices draw it from their operating systems",
+        "count",
+        applies="recipes with privacy noise",
+        places=("policy table",),
+    ),
+    Metric(
         "update_epsilon",
         "Privacy loss (epsilon) of the client that released the most updates",
         better="lower",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from thalweg.core.errors import require
 from thalweg.core.remedies import format_setting
+from thalweg.core.noise import NoiseSource, SimulatedNoise
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
@@ -39,7 +40,9 @@ def make_client_pool(
 
     Raises `ConfigError` if the recipe does not fit the world, or the world does not fit the data.
     """
-    clients, world = make_client_program(plan, data, num_params, own_positions)
+    clients, world = make_client_program(
+        plan, data, num_params, own_positions, noise=SimulatedNoise()
+    )
     timetable = make_timetable(plan, world.num_clients)
     if getattr(plan.recipe.bank, "merges_clients", False):
         merged = MergedWorld(world, timetable)
@@ -49,18 +52,24 @@ def make_client_pool(
 
 
 def make_client_program(
-    plan: Plan, data: Dataset, num_params: int, own_positions: Ints | None = None
+    plan: Plan,
+    data: Dataset,
+    num_params: int,
+    own_positions: Ints | None = None,
+    *,
+    noise: NoiseSource,
 ) -> tuple[ClientProgram, World]:
     """Return the program of all clients of a plan, and the world that contains their streams.
 
-    `own_positions` are those of the net: `Net.own_positions`.
+    `own_positions` are those of the net: `Net.own_positions`. `noise` is `SimulatedNoise` in a
+    simulation and `SystemNoise` on a device.
     """
     world = make_world(plan.scenario, data, plan.seed)
     check_compatibility(plan.recipe, world)
     check_task(plan.recipe, get_loss(plan.scenario, data), data.task, data.name)
     labels = apply_views(data, world).all_classes("train")
     clients = ClientProgram(
-        plan.recipe, world, labels, plan.local, plan.seed, num_params, own_positions
+        plan.recipe, world, labels, plan.local, plan.seed, num_params, own_positions, noise=noise
     )
     check_own_positions(clients)
     return clients, world

@@ -324,9 +324,8 @@ class FastFederation:
             return deltas
         sent = [
             add_noise(
-                clients.recipe,
+                clients,
                 deltas[rows],
-                clients.seed,
                 cohort.rnd,
                 cohort.jobs[rows.start].client,
                 cohort.jobs[rows.start].probe_round,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thalweg.core.types import Floats32
 from thalweg.engine.models import noise_seed
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
@@ -36,7 +35,6 @@ class Node:
     client: int
     trainer: SingleTrainer
     prequential: int  # arriving samples per tick that are predicted before training
-    has_secret_noise: bool = False  # draw privacy noise from the system, not from the seed
 
     def new_client(self) -> ClientState:
         return self.clients.new_client(self.client)
@@ -51,7 +49,10 @@ class Node:
         state, response = run_client_round(
             self.clients, state, request, self.trainer, noise, self.prequential
         )
-        return state, replace(response, deltas=self._add_noise(response.deltas, request))
+        deltas = add_noise(
+            self.clients, response.deltas, request.rnd, self.client, request.probe_round
+        )
+        return state, replace(response, deltas=deltas)
 
     @one_thread()
     def answer_survey(
@@ -61,11 +62,3 @@ class Node:
         state, values = run_client_survey(self.clients, state, request, self.trainer.begin)
         vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in values.items()}
         return state, SurveyResponse(request.rnd, self.client, request.stage, vectors)
-
-    def _add_noise(self, deltas: Floats32, request: TrainRequest) -> Floats32:
-        """Return the updates with the noise of `Recipe.privacy`, if there is any."""
-        clients = self.clients
-        seed = None if self.has_secret_noise else clients.seed
-        return add_noise(
-            clients.recipe, deltas, seed, request.rnd, self.client, request.probe_round
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
+from thalweg.core.noise import NoiseSource
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.trees import Tree, restore_types
 from thalweg.core.types import Floats, Floats32, Ints, Outlook, SampleAges
@@ -64,6 +65,8 @@ class ClientProgram(Capabilities):
     num_params: int = 0  # of the net; for objectives with vectors of that size
     own_positions: Ints | None = None
     """Positions in the model at which each client continues from its own values; none: nowhere."""
+    noise: NoiseSource = field(kw_only=True)
+    """Where privacy noise comes from. It has no default: a device must not use the seed."""
 
     def personalise(self, params: Floats32, state: ClientState | None) -> Floats32:
         """Return received models (J, P) with the client's own values, if it has any."""

@@ -10,7 +10,7 @@ from thalweg.federation.context import DrawModel, RoundContext, start_context
 from thalweg.federation.extensions.alarms import Alarms
 from thalweg.federation.extensions.bank import SampleSplits, assign_models
 from thalweg.federation.extensions.base import RoundExtension
-from thalweg.federation.extensions.privacy import PrivacyAccounting
+from thalweg.federation.extensions.privacy import NoiseMark, PrivacyAccounting
 from thalweg.federation.extensions.secure_aggregation import MaskingCosts
 from thalweg.federation.extensions.server_parts import ServerParts
 from thalweg.federation.extensions.sessions import Sessions
@@ -35,6 +35,7 @@ EXTENSIONS: tuple[RoundExtension, ...] = (
     Alarms(),
     Sessions(),
     PrivacyAccounting(),
+    NoiseMark(),
     ServerSurveys(),
     ServerParts(),
     SampleSplits(),

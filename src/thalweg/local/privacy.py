@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from thalweg.core.config import check_ranges
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.types import Floats32
 from thalweg.theory import gaussian_epsilon, row_norms
 
@@ -15,7 +16,7 @@ from thalweg.theory import gaussian_epsilon, row_norms
 class Privacy(Protocol):
     """Protects the samples behind an update. Implement both methods; no base class is needed."""
 
-    def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
+    def add_noise(self, deltas: Floats32, rng: NoiseGenerator) -> Floats32:
         """Return (J, P) what a client sends in place of its updates of J models."""
         ...
 
@@ -60,7 +61,7 @@ class Gaussian:
     def __post_init__(self) -> None:
         check_ranges(self, clip="(0, inf)", noise="(0, inf)", delta="(0, 1)")
 
-    def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
+    def add_noise(self, deltas: Floats32, rng: NoiseGenerator) -> Floats32:
         length = float(row_norms(deltas.reshape(1, -1))[0])
         factor = min(1.0, self.clip / length) if length > 0 else 1.0
         noisy = np.empty_like(deltas)

@@ -104,6 +104,11 @@ class Dpcs:
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
         self._check_classes(num_classes)
 
+    @property
+    def adds_noise(self) -> bool:
+        """Whether clients add privacy noise to what they report."""
+        return self.privacy.epsilon is not None
+
     # --- client ---
 
     @property
@@ -128,7 +133,7 @@ class Dpcs:
         label_counts: LabelCounts = context.label_counts
         true = self.counter.histogram(label_counts.counter_state, context)
         account, counts = self.privacy.release(
-            label_counts.account, true, self.counter.span, context.rng
+            label_counts.account, true, self.counter.span, context.noise
         )
         label_counts = label_counts._replace(account=account)
         if counts is None:

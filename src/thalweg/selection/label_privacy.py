@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.types import Floats
 
 
@@ -98,7 +99,7 @@ class LabelPrivacy:
         return account._replace(num_arrived=account.num_arrived + count)
 
     def release(
-        self, account: PrivacyAccount, counts: Floats, span: int | None, rng: np.random.Generator
+        self, account: PrivacyAccount, counts: Floats, span: int | None, rng: NoiseGenerator
     ) -> tuple[PrivacyAccount, Floats | None]:
         """Return the account afterwards and the counts (C,) to report; None: no report.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +12,18 @@ import pytest
 import thalweg
 from contracts.runs import check_engines_agree
 from engine.recipe_runs import bytes_federation, plan_of, play, reference
+from federation.scripted_stream import clients
 from thalweg.core.errors import ConfigError
+from thalweg.core.noise import NoiseGenerator, NoiseSource, SimulatedNoise, SystemNoise
 from thalweg.core.types import Floats32
-from thalweg.federation import TrainRequest
+from thalweg.federation import ClientProgram, TrainRequest
 from thalweg.federation.extensions.privacy import (
     RELEASES,
     add_noise,
     count_releases,
     privacy_metrics,
 )
-from thalweg.local import Gaussian
+from thalweg.local import Gaussian, Privacy
 from thalweg.recipes import fedavg
 
 SMALL = [
@@ -28,29 +31,41 @@ SMALL = [
     "world.availability=1.0",
 ]
 HIDDEN = [*SMALL, "privacy=gaussian", "privacy.clip=0.5", "privacy.noise=0.1"]
+SEEDED = SimulatedNoise()
 DELTAS = np.ones((2, 3), dtype=np.float32)
 
 
+def program_of(privacy: Privacy | None, seed: int = 7, noise: NoiseSource = SEEDED) -> Any:
+    return replace(clients(replace(fedavg(), privacy=privacy), seed=seed), noise=noise)
+
+
 def test_updates_are_unchanged_without_privacy() -> None:
-    assert add_noise(fedavg(), DELTAS, 0, 1, 2) is DELTAS
+    assert add_noise(program_of(None), DELTAS, 1, 2) is DELTAS
     assert privacy_metrics({}, fedavg()) == {}
 
 
 def test_noise_is_repeatable_in_simulations_but_not_on_devices() -> None:
-    recipe = replace(fedavg(), privacy=Gaussian())
-    once = add_noise(recipe, DELTAS, 7, rnd=1, client=2)
-    assert once.tolist() == add_noise(recipe, DELTAS, 7, rnd=1, client=2).tolist()
+    program = program_of(Gaussian())
+    once = add_noise(program, DELTAS, rnd=1, client=2)
+    assert once.tolist() == add_noise(program, DELTAS, rnd=1, client=2).tolist()
     others = [(8, 1, 2, 0), (7, 2, 2, 0), (7, 1, 3, 0), (7, 1, 2, 1)]
-    assert all(add_noise(recipe, DELTAS, *other).tolist() != once.tolist() for other in others)
-    secret = [add_noise(recipe, DELTAS, None, 1, 2).tolist() for _ in range(2)]
+    for seed, *other in others:
+        assert add_noise(program_of(Gaussian(), seed), DELTAS, *other).tolist() != once.tolist()
+    device = program_of(Gaussian(), noise=SystemNoise())
+    secret = [add_noise(device, DELTAS, 1, 2).tolist() for _ in range(2)]
     assert secret[0] != secret[1]
+
+
+def test_program_has_no_default_source_of_noise() -> None:
+    with pytest.raises(TypeError, match="noise"):
+        ClientProgram(fedavg(), None, None, None, 0)  # type: ignore[call-arg, arg-type]
 
 
 @dataclass(frozen=True)
 class Half:
     """A privacy of the user's own, which sends half of the numbers."""
 
-    def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
+    def add_noise(self, deltas: Floats32, rng: NoiseGenerator) -> Floats32:
         return deltas[:, :1]
 
     def compute_epsilon(self, releases: int) -> float:
@@ -61,7 +76,7 @@ def test_invalid_noise_of_a_custom_policy_is_rejected() -> None:
     with pytest.raises(
         ConfigError, match=r"Half\.add_noise must return float32 updates of shape \(2, 3\)"
     ):
-        add_noise(replace(fedavg(), privacy=Half()), DELTAS, 0, 1, 2)
+        add_noise(program_of(Half()), DELTAS, 1, 2)
 
 
 def test_requests_count_as_releases_even_without_a_response() -> None:
@@ -83,6 +98,7 @@ def test_both_engines_add_the_same_noise_and_epsilon_grows() -> None:
     ]
     check_engines_agree(*runs)
     spent = [row["update_epsilon"] for row in runs[0].metrics if row["cohort"]]
+    assert {row["simulated_noise"] for row in runs[0].metrics if row["cohort"]} == {1}
     assert spent == sorted(spent)
     assert spent[-1] > spent[0] > 0
 
@@ -100,7 +116,7 @@ def test_device_draws_noise_from_the_operating_system() -> None:
     node = federation.nodes[0].node
     params = np.zeros((1, node.clients.num_params), dtype=np.float32)
     order = TrainRequest(0, 0, np.zeros(1, dtype=np.int64), np.ones(1), params)
-    secret = replace(node, has_secret_noise=True)
+    secret = replace(node, clients=replace(node.clients, noise=SystemNoise()))
     sent = [each.train(each.new_client(), order)[1].deltas for each in (node, node, secret, secret)]
     assert sent[0].tolist() == sent[1].tolist()
     assert len({each.tobytes() for each in sent}) == 3

@@ -11,6 +11,8 @@ import numpy as np
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.federation.base import KnowsConcepts
+from thalweg.federation.client_state import ClientProgram
 from thalweg.federation.context import RoundContext
 from thalweg.federation.extensions.base import RoundExtension
 from thalweg.recipes.base import Recipe
@@ -37,23 +39,29 @@ class PrivacyAccounting(RoundExtension):
         ctx.extra_metrics |= privacy_metrics(ctx.server.known, ctx.recipe)
 
 
-def add_noise(
-    recipe: Recipe,
-    deltas: Floats32,
-    seed: int | None,
-    rnd: int,
-    client: int,
-    probe_round: int = 0,
-) -> Floats32:
-    """Return the updates (J, P) of one client with noise; a new array.
+class NoiseMark(RoundExtension):
+    """Marks rounds with privacy noise: 1 if it depends on the seed, 0 if devices drew it."""
 
-    Without a seed the noise comes from the operating system: with the seed of the run, anyone who
-    has the plan could subtract the noise.
-    """
+    def is_used_by(self, recipe: Recipe) -> bool:
+        stages = (recipe.sample_weights, recipe.selection, recipe.bank)
+        return recipe.privacy is not None or any(
+            getattr(policy, "adds_noise", False) for policy in stages
+        )
+
+    def after_training(self, ctx: RoundContext) -> None:
+        federation: object = ctx.federation
+        ctx.extra_metrics["simulated_noise"] = int(isinstance(federation, KnowsConcepts))
+
+
+def add_noise(
+    program: ClientProgram, deltas: Floats32, rnd: int, client: int, probe_round: int = 0
+) -> Floats32:
+    """Return the updates (J, P) of one client with noise; a new array."""
+    recipe = program.recipe
     if recipe.privacy is None:
         return deltas
-    seeded = None if seed is None else rng_for(seed, Draw.PRIVACY, rnd, client, take=probe_round)
-    noisy = recipe.privacy.add_noise(deltas, seeded or np.random.default_rng())
+    seeded = rng_for(program.seed, Draw.PRIVACY, rnd, client, take=probe_round)
+    noisy = recipe.privacy.add_noise(deltas, program.noise.choose_generator(seeded))
     if noisy.shape != deltas.shape or noisy.dtype != np.float32:
         raise ConfigError(
             f"{type(recipe.privacy).__name__}.add_noise must return float32 updates of shape "

@@ -135,6 +135,7 @@ class ClientSurveyContext:
         self._request, self._make_probe = request, make_probe
         draw = SURVEY_DRAWS[request.stage]
         self.rng = rng_for(program.seed, draw, request.rnd, request.client)
+        self.noise = program.noise.choose_generator(self.rng)
         self.num_classes, self.num_models = program.num_classes, len(request.bank)
         self.lr, self.label_counts, self.split = program.local.lr, state.label_counts, state.split
         self.rnd = request.rnd

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from thalweg.core.errors import BadMessage
+from thalweg.core.noise import SystemNoise
 from thalweg.engine.builders import apply_views, make_client_program
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
@@ -54,7 +55,10 @@ class DeviceClient(Protocol):
 
 
 class ReplayClient:
-    """A client with the samples of its scenario; gives the same results as a simulation."""
+    """A client with the samples of its scenario; gives the same results as a simulation.
+
+    Privacy noise differs: a simulation draws it from the seed, a device from the system.
+    """
 
     def __init__(self, remote: RemoteNode, store: Store) -> None:
         self._remote, self._store, self._lock = remote, store, threading.Lock()
@@ -94,7 +98,9 @@ def make_replay_client(
     net = make_net(scenario, data)
     check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
-    clients, world = make_client_program(plan, data, net.num_params, net.own_positions)
+    clients, world = make_client_program(
+        plan, data, net.num_params, net.own_positions, noise=SystemNoise()
+    )
     if invitation.client >= world.num_clients:
         raise BadMessage(
             f"the server has a client {invitation.client}, but this client's plan has "

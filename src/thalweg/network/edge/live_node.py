@@ -13,6 +13,7 @@ import numpy as np
 from thalweg.core.capabilities import ServerPart
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import Diverged, require
+from thalweg.core.noise import SystemNoise
 from thalweg.core.types import Floats32, Ints
 from thalweg.engine.builders import check_own_positions
 from thalweg.engine.node import Node
@@ -113,12 +114,13 @@ class LiveNode:
             plan.seed,
             self.net.num_params,
             self.net.own_positions,
+            noise=SystemNoise(),
         )
         check_own_positions(clients)
         trainer = SingleTrainer.from_plan(plan, self.net, data)
         self._prequential = scenario.prequential
         self._remote = RemoteNode(
-            Node(clients, client, trainer, scenario.prequential, has_secret_noise=True),
+            Node(clients, client, trainer, scenario.prequential),
             MessageSchema(recipe, self.net.num_params, schema.is_regression),
         )
         self._model: Floats32 | None = None  # the last model that this process received
