@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from contracts.model_probes import FakeModelProbe
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.types import Floats32, Ints, Supply
 
 
@@ -37,6 +38,10 @@ class LabelledContext:
     rnd: int = 0
     split: Any = None
     lr: float = 0.1
+
+    @property
+    def noise(self) -> NoiseGenerator:
+        return self.rng
 
     @property
     def held(self) -> Ints:
