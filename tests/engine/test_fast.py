@@ -68,9 +68,7 @@ def test_the_order_of_the_clients_changes_no_bit():
     model = net.init(np.random.default_rng(0))[None]
     seen = []
     for order in itertools.permutations([3, 7, 11]):
-        program = ClientProgram(
-            plan.recipe, world, data.y, plan.local, 4, noise=SimulatedNoise()
-        )
+        program = ClientProgram(plan.recipe, world, data.y, plan.local, 4, noise=SimulatedNoise())
         client_pool = ClientPool(program, world)
         trainer = make_trainer(net, plan.recipe.objective, plan.local, data, 1)
         federation = FastFederation(client_pool, data.y, net, trainer, 16)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from thalweg.core.errors import require
-from thalweg.core.remedies import format_setting
 from thalweg.core.noise import NoiseSource, SimulatedNoise
+from thalweg.core.remedies import format_setting
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
