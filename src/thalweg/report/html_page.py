@@ -180,7 +180,8 @@ def timeline_section(cells: Sequence[Cell], *, level: int = 2) -> str:
         for each in found
     ]
     note = (
-        "The first finished run of each recipe. Dots: alarms. Bars: true drifts, if they are known."
+        "The first finished run with an alarm of each recipe. Dots: alarms. Bars: true drifts, if "
+        "they are known."
     )
     text = f'<p class="quiet">{note}</p>\n'
     return section("Alarms by client", text + "".join(parts), level=level)
