@@ -182,8 +182,9 @@ class ModuleLayer:
             if len(inputs) == 1 and "more than 1 value per channel" in str(error):
                 raise ConfigError(
                     f"the model {self.name} cannot train on a mini-batch of one sample: {error}. "
-                    "Use GroupNorm instead of BatchNorm, or mini-batches of one size (local.steps "
-                    "instead of local.passes)."
+                    "Use GroupNorm instead of BatchNorm; or mini-batches of one size (local.steps "
+                    "instead of local.passes) and at least two samples before the first step "
+                    "(world.arrivals=8)."
                 ) from error
             raise
         features, self._local.features = self._local.features, None
