@@ -448,6 +448,24 @@ def serve(
         float | None,
         typer.Option(help="Seconds until a round ends. Default: 600, or as before a --resume."),
     ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            help=(
+                "Share of the responses after which the other clients have a grace time; 1: wait "
+                "for all until the deadline. Default: 0.9, or as before a --resume."
+            )
+        ),
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            help=(
+                "Minimum grace time in seconds; it is as long as the other responses took if "
+                "that is longer. Default: 30, or as before a --resume."
+            )
+        ),
+    ] = None,
     wait: Annotated[
         float | None,
         typer.Option(help="Seconds to wait for enough clients. Default: no limit."),
@@ -490,9 +508,9 @@ def serve(
 
     Rounds, metrics, checkpoints and the run folder are the same as those of
     [bold]thalweg run[/bold]. With the same seed and the same arrivals, the
-    model is the same too. Clients may join late, leave or fail; at the
-    deadline, a round continues with the clients that have responded. After an
-    interruption, the same command with --resume continues the run, and clients
+    model is the same too. Clients may join late, leave or fail; a round ends
+    without clients that are much slower than the others (--share), and at the
+    deadline. After an interruption, the same command with --resume continues the run, and clients
     reconnect. To listen on other addresses than this machine's, make keys
     first: [bold]thalweg certs --help[/bold].
     """
@@ -505,6 +523,8 @@ def serve(
         state=state,
         min_clients=min_clients,
         deadline_s=deadline,
+        share=share,
+        grace_s=grace,
         wait_s=wait,
         live=live,
         data_dir=data_dir,

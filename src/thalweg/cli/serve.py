@@ -49,6 +49,8 @@ class ServeArguments:
     state: Path | None = None
     min_clients: int | None = None
     deadline_s: float | None = None
+    share: float | None = None
+    grace_s: float | None = None
     wait_s: float | None = None
     live: bool = False
     data_dir: Path | None = None
@@ -64,6 +66,8 @@ class ServeArguments:
             "--state": self.state,
             "--min-clients": self.min_clients,
             "--deadline": self.deadline_s,
+            "--share": self.share,
+            "--grace": self.grace_s,
             "--wait": self.wait_s,
             "--data-dir": self.data_dir,
         }
@@ -77,6 +81,8 @@ class ServeArguments:
         given = {
             "min_clients": self.min_clients,
             "deadline_s": self.deadline_s,
+            "share": self.share,
+            "grace_s": self.grace_s,
             "wait_s": self.wait_s,
             "live": is_live,
             "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
@@ -285,6 +291,7 @@ def format_event(event: Mapping[str, Any]) -> str:
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",
         "gone": f"client {event.get('client')} disconnected (node {node})",
+        "late": f"client {event.get('client')} has not responded in time",
         "rejected": f"node {node} was rejected: {event.get('reason')}",
         "retry": f"node {node} has not joined yet: {event.get('reason')}",
         "waiting": f"waiting for clients: {present} are present",

@@ -29,11 +29,14 @@ def run_simulated(plan: Plan) -> Result:
 
 
 def prepare_run(folder: Path, plan: Plan, **options: object) -> Path:
-    """Create a run folder as `thalweg serve` does before it starts the ServerApp."""
+    """Create a run folder as `thalweg serve` does before it starts the ServerApp.
+
+    Rounds wait for all clients unless `share` is given, so that results do not depend on time.
+    """
     run = RunFolder(folder)
     run.open(plan, command="a test", resume=False)
     run.close()
-    (folder / "serve.json").write_text(json.dumps(options))
+    (folder / "serve.json").write_text(json.dumps({"share": 1.0} | options))
     return folder
 
 

@@ -54,6 +54,7 @@ class Served:
             present={client: 100 + client for client in clients},
             is_joining=is_joining,
             poll=lambda: None,
+            recall_late=lambda: None,
         )
 
     def _sleep(self, seconds: float) -> None:

@@ -244,3 +244,28 @@ def test_damaged_client_registry_is_reported(tmp_path: Path) -> None:
     (tmp_path / "clients.json").write_bytes(seal({"run": "c" * 32, "clients": two}))
     with pytest.raises(RunError, match="two clients have the same number"):
         ClientRegistry(tmp_path, 3)
+
+
+def test_late_client_is_asked_at_once_and_after_repeated_late_rounds_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    server.connect(100)
+    assert server.poll() == {0: 100}
+    server.nodes.recheck_late(0)
+    assert server.nodes.present == {}
+    assert server.poll() == {0: 100}, "the first time at once"
+    for delay in (60.0, 120.0, 240.0):
+        server.nodes.recheck_late(0)
+        now[0] += delay - 1
+        assert server.poll() == {}
+        now[0] += 1
+        assert server.poll() == {0: 100}
+    server.nodes.record_response(0)
+    server.nodes.recheck_late(0)
+    assert server.poll() == {0: 100}, "a response ends the delays"
+    server.nodes.recheck_late(0)
+    assert server.poll() == {}
+    server.nodes.recall_late()  # a round lacks clients
+    assert server.poll() == {0: 100}

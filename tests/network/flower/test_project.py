@@ -46,6 +46,7 @@ def test_project_is_valid_for_flower_and_contains_the_plan(tmp_path: Path) -> No
         "thalweg-run": "runs/x",
         "min-clients": 2,
         "deadline-s": 600.0,
+        "share": 0.9,
     }
     assert b"plan.toml" in build_fab_from_disk(tmp_path / "app")
     assert read_plan(tmp_path / "app/thalweg_app/plan.toml") == plan

@@ -16,6 +16,7 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower import federation as federation_module
+from thalweg.network.flower import nodes as nodes_module
 from thalweg.network.flower import transport as transport_module
 from thalweg.network.flower.server_app import serve_run
 
@@ -175,6 +176,8 @@ def test_waiting_for_clients_ends_after_wait_s(
         ({"min_clients": 9}, [], r"min_clients must be at most the number of clients \(5\), got 9"),
         ({"min_clients": 0}, [], "min_clients must be at least 1"),
         ({"deadline_s": 0}, [], "deadline must be positive"),
+        ({"share": 0}, [], r"share must be in \(0, 1\], got 0"),
+        ({"grace_s": -1}, [], "grace time must be at least 0"),
         ({"deadline": 3}, [], "Did you mean 'deadline_s'"),
         ({"limits": {"max_nrom": 3}}, [], "Did you mean 'max_norm'"),
         ({"limits": {"max_norm": 0}}, [], "max_norm must"),
@@ -199,7 +202,9 @@ def test_transport_polls_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -
         now[0] += seconds
 
     monkeypatch.setattr(transport_module.time, "monotonic", lambda: now[0])
-    nodes: Any = SimpleNamespace(present={0: 100}, poll=lambda: polls.append(now[0]))
+    nodes: Any = SimpleNamespace(
+        present={0: 100}, poll=lambda: polls.append(now[0]), recheck_late=lambda client: None
+    )
     grid = FakeGrid({}, lambda node, frame: "lost")
     grid.devices[100] = None  # type: ignore[assignment]
     transport = transport_module.GridTransport(grid, nodes, deadline_s=20.0, sleep=sleep)
@@ -207,3 +212,118 @@ def test_transport_polls_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -
     assert pauses == sorted(pauses[:-1]) + pauses[-1:]
     assert (pauses[0], max(pauses), sum(pauses)) == (0.05, 1.0, pytest.approx(20.0))
     assert polls[0] > 2, "clients can join during a long round"
+
+
+class Clock:
+    """Time that passes only in `sleep`; clients answer at given times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: dict[int, float]) -> None:
+        self.now, self.answers, self.events = 0.0, answers, list[Any]()
+        monkeypatch.setattr(transport_module.time, "monotonic", lambda: self.now)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def transport(self, deadline_s: float = 600.0, **options: float) -> Any:
+        nodes: Any = SimpleNamespace(
+            present={client: 100 + client for client in self.answers},
+            poll=lambda: None,
+            recheck_late=lambda client: None,
+            record_response=lambda client: None,
+            recheck=lambda client: None,
+        )
+        transport = transport_module.GridTransport(
+            FakeGrid({}), nodes, deadline_s, 0, self.events.append, self.sleep, **options
+        )
+        transport._messenger = DelayedMessenger(self)  # type: ignore[assignment]
+        return transport
+
+    def run(self, transport: Any) -> list[int]:
+        """The clients whose responses count."""
+        return [client for client, _ in transport((client, b"") for client in self.answers)]
+
+
+class DelayedMessenger:
+    """Returns the response of a client when its time has come; a negative time is an error."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.open = clock, dict[str, int]()
+
+    def send(self, node: int, *rest: object) -> str:
+        self.open[str(node)] = node - 100
+        return str(node)
+
+    def collect(self) -> list[tuple[str, Frame]]:
+        due = [key for key, client in self.open.items() if self._time(client) <= self.clock.now]
+        clients = {key: self.open.pop(key) for key in due}
+        kinds = {key: "lost" if self.clock.answers[c] < 0 else "request" for key, c in clients.items()}
+        return [(key, Frame(kinds[key], b"", "")) for key in due]
+
+    def _time(self, client: int) -> float:
+        return abs(self.clock.answers[client])
+
+    def is_pending(self, message_id: str) -> bool:
+        return message_id in self.open
+
+    def forget(self, message_id: str) -> None:
+        self.open.pop(message_id, None)
+
+
+NEVER = 1e9
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "expected", "ends"),
+    [
+        # Nine of ten in 2 s: the last one has 30 s more.
+        ([2.0] * 9 + [NEVER], {"share": 0.9}, 9, 32),
+        ([2.0] * 9 + [31.0], {"share": 0.9}, 10, 31),
+        # Nine of ten in 100 s: the last one has 100 s more.
+        ([100.0] * 9 + [NEVER], {"share": 0.9}, 9, 200),
+        # Eight of ten are fewer than the share: the deadline ends the round.
+        ([2.0] * 8 + [NEVER] * 2, {"share": 0.9}, 8, 600),
+        ([2.0] * 8 + [NEVER] * 2, {"share": 0.8}, 8, 32),
+        # One of several clients can always be missing, unless the share is 1.
+        ([2.0, NEVER], {"share": 0.9}, 1, 32),
+        ([2.0, NEVER], {"share": 1.0}, 1, 600),
+        ([NEVER], {"share": 0.9}, 0, 600),
+        ([2.0] * 4 + [NEVER], {"share": 0.9, "grace_s": 5.0}, 4, 7),
+        # Errors are not responses: of the two other clients one has answered.
+        ([-1.0] * 8 + [2.0, NEVER], {"share": 0.9}, 1, 32),
+    ],
+)
+def test_round_ends_a_grace_time_after_a_share_of_the_responses(
+    answers: list[float],
+    options: dict[str, float],
+    expected: int,
+    ends: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch, dict(enumerate(answers)))
+    assert len(clock.run(clock.transport(**options))) == expected
+    assert clock.now == pytest.approx(ends, abs=2.1)  # polls are up to one second apart
+    late = [event["client"] for event in clock.events if event["event"] == "late"]
+    assert late == [client for client, at in enumerate(answers) if at == NEVER]
+
+
+def test_silent_client_delays_one_round_and_returns_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JOIN_WAIT_S", "RESPONSE_TIMEOUT_S", "RETRY_S"):
+        monkeypatch.setattr(nodes_module, name, 0.0)
+    plan = tiny_plan("fedavg", "digits-partial", 8, "world.availability=1")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=4, share=0.9, grace_s=0.2)
+    requests = RequestFates()
+
+    def fate(node: int, frame: Frame) -> str:
+        requests(node, frame)
+        is_silent = 2 <= requests.count < 10  # 5 requests in the first round, then 4
+        return "lost" if node == 101 and is_silent else "arrives"
+
+    with devices_in(tmp_path, 5) as devices:
+        served = serve_run(FakeGrid(devices, fate), folder)
+    cohorts = [row["cohort"] for row in served.metrics]
+    assert cohorts[:2] == [4, 4]
+    assert cohorts[-1] == 5
+    assert [row.get("missing", 0) for row in served.metrics] == [1] + [0] * 7
+    assert [event["client"] for event in events_of(folder, "late")] == [1]

@@ -89,7 +89,14 @@ class FlowerFederation(RemoteFederation):
         self.nodes = Nodes(grid, registry, schema, make_invitation, on_event)
         max_staleness = max_wait(recipe.staleness)
         transport = GridTransport(
-            grid, self.nodes, serve_options.deadline_s, max_staleness, on_event, sleep
+            grid,
+            self.nodes,
+            serve_options.deadline_s,
+            max_staleness,
+            on_event,
+            sleep,
+            serve_options.share,
+            serve_options.grace_s,
         )
         limits = serve_options.limits_for(plan, client_pool.world, data.num_stream_classes)
         super().__init__(schema, transport, self._present_roster, limits=limits)
@@ -144,6 +151,7 @@ class FlowerFederation(RemoteFederation):
             waited = time.monotonic() - began
             if present < self._serve_options.min_clients:
                 self._check_may_wait(present, waited)
+                self.nodes.recall_late()
                 if waited - reported >= REMIND_S:
                     reported, wanted = waited, self._serve_options.min_clients
                     self._on_event({"event": "waiting", "present": present, "wanted": wanted})

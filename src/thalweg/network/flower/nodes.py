@@ -32,6 +32,7 @@ from thalweg.network.wire import MessageSchema, from_bytes
 
 RESPONSE_TIMEOUT_S = 120.0  # for a handshake message; a client loads its data meanwhile
 RETRY_S, MAX_RETRY_S = 1.0, 60.0  # until a node is asked again, at first and at most
+LATE_RETRY_S, MAX_LATE_RETRY_S = 60.0, 3600.0  # after two late rounds in a row, and at most
 JOIN_WAIT_S = 10.0  # that a round waits for clients that are joining
 STALE_NODE_S = 90.0  # after which Flower has noticed that a node is gone
 
@@ -70,6 +71,7 @@ class Nodes:
         self._make_invitation, self._on_event = make_invitation, on_event
         self._messenger = GridMessenger(grid)
         self._nodes: dict[int, ConnectedNode] = {}
+        self._late: dict[int, int] = {}  # rounds in a row without a response, by client
 
     @property
     def present(self) -> dict[int, int]:
@@ -121,6 +123,28 @@ class Nodes:
         for entry in self._nodes.values():
             if entry.step == "joined" and entry.client == client:
                 entry.step = "new"
+
+    def recheck_late(self, client: int) -> None:
+        """Ask the node of a client that has not responded in time for its identity again.
+
+        The first time at once; after several such rounds in a row later and later. A client that
+        never responds to requests therefore delays few rounds.
+        """
+        rounds = self._late[client] = self._late.get(client, 0) + 1
+        delay = 0.0 if rounds == 1 else min(LATE_RETRY_S * 2.0 ** (rounds - 2), MAX_LATE_RETRY_S)
+        for entry in self._nodes.values():
+            if entry.step == "joined" and entry.client == client:
+                entry.step, entry.retry_at = "new", time.monotonic() + delay
+
+    def record_response(self, client: int) -> None:
+        """End the delays of `recheck_late` for a client."""
+        self._late.pop(client, None)
+
+    def recall_late(self) -> None:
+        """Ask late clients at once, because a round lacks clients."""
+        for entry in self._nodes.values():
+            if entry.step == "new" and entry.client in self._late and entry.tries == 0:
+                entry.retry_at = 0.0
 
     def _advance(self, entry: ConnectedNode, frame: Frame) -> None:
         """Continue the handshake with a node that has responded."""

@@ -33,6 +33,7 @@ class ProjectOptions:
     run_folder: Path
     min_clients: int = 1
     deadline_s: float = 600.0
+    share: float = 0.9
 
 
 def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Path]:
@@ -53,6 +54,7 @@ def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Pat
         "thalweg-run": str(options.run_folder),
         "min-clients": options.min_clients,
         "deadline-s": options.deadline_s,
+        "share": options.share,
     }
     name = f"{plan.recipe.name}-{plan.scenario.name}".replace("+", "-").replace("_", "-")
     refs = (f"{PACKAGE}.server_app:app", f"{PACKAGE}.client_app:app")

@@ -25,6 +25,8 @@ class ServeOptions:
 
     min_clients: int = 1  # connected clients that a round needs
     deadline_s: float = 600.0  # for the responses of a round
+    share: float = 0.9  # of the responses, after which the others have a grace time; 1: no limit
+    grace_s: float = 30.0  # minimum grace time
     wait_s: float | None = None  # for clients if there are too few; None: no limit
     data_dir: str | None = None  # folder of data sets at the server
     live: bool = False  # whether the plan's world is live, for readers of this file
@@ -33,6 +35,8 @@ class ServeOptions:
     def __post_init__(self) -> None:
         require(self.min_clients >= 1, f"min_clients must be at least 1, got {self.min_clients}.")
         require(self.deadline_s > 0, f"the deadline must be positive, got {self.deadline_s}.")
+        require(0 < self.share <= 1, f"share must be in (0, 1], got {self.share}.")
+        require(self.grace_s >= 0, f"the grace time must be at least 0, got {self.grace_s}.")
         wait_s = self.wait_s
         require(wait_s is None or wait_s >= 0, f"wait must be at least 0, got {wait_s}.")
 

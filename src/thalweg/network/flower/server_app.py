@@ -34,7 +34,13 @@ from thalweg.network.flower.serve_options import read_serve_options
 
 RUN = "thalweg-run"  # key of the run's configuration
 EVENTS = "events.jsonl"
-FROM_CONFIG = {"min-clients": "min_clients", "deadline-s": "deadline_s", "data-dir": "data_dir"}
+FROM_CONFIG = {
+    "min-clients": "min_clients",
+    "deadline-s": "deadline_s",
+    "share": "share",
+    "grace-s": "grace_s",
+    "data-dir": "data_dir",
+}
 
 app = ServerApp()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -15,7 +16,11 @@ MIN_POLL_S, MAX_POLL_S = 0.05, 1.0  # between two polls for responses
 
 
 class GridTransport:
-    """Sends requests to clients and waits until all have responded or the deadline has passed.
+    """Sends requests to clients and waits until enough have responded or the deadline has passed.
+
+    A round ends when all have responded, at the deadline, or a grace time after the `share` of
+    `count_needed` has responded: `grace_s`, or as long again as these responses took if that is
+    longer. Clients without a response are asked for their identity before they take part again.
 
     A response that comes later is returned with those of the next requests, for `max_staleness`
     deadlines. A request to a client that is not connected, or whose daemon is not running, is lost.
@@ -29,24 +34,35 @@ class GridTransport:
         max_staleness: int = 0,
         on_event: EventHandler = lambda event: None,
         sleep: Callable[[float], None] = time.sleep,
+        share: float = 1.0,
+        grace_s: float = 30.0,
     ) -> None:
         self._nodes, self._messenger = nodes, GridMessenger(grid)
         self._deadline_s, self._max_staleness = deadline_s, max_staleness
         self._on_event, self._sleep = on_event, sleep
+        self._share, self._grace_s = share, grace_s
         self._clients: dict[str, int] = {}  # by message
 
     def __call__(self, packets: Iterable[Packet]) -> Iterator[Packet]:
         sent = self._send_all(packets)
-        until, pause = time.monotonic() + self._deadline_s, MIN_POLL_S
+        began, pause, answered, has_share = time.monotonic(), MIN_POLL_S, 0, False
+        until = began + self._deadline_s
         while True:
             for message_id, frame in self._messenger.collect():
+                is_current = message_id in sent
                 sent.discard(message_id)
                 client = self._clients.pop(message_id)
                 if frame.kind == "request":
+                    answered += is_current
+                    self._nodes.record_response(client)
                     yield client, frame.payload
                 else:
                     self._report_missing(client, frame.reason)
-            left = until - time.monotonic()
+            now = time.monotonic()
+            if not has_share and answered >= count_needed(answered + len(sent), self._share):
+                has_share = True
+                until = min(until, now + max(self._grace_s, now - began))
+            left = until - now
             if not sent or left <= 0:
                 break
             self._sleep(min(pause, left))
@@ -56,8 +72,9 @@ class GridTransport:
         self._give_up(sent)
 
     def _give_up(self, sent: set[str]) -> None:
-        """Report late clients after the deadline; forget their messages unless they may be late."""
+        """Report clients without a response; forget their messages unless they may be late."""
         for client, message_id in sorted((self._clients[each], each) for each in sent):
+            self._nodes.recheck_late(client)
             self._on_event({"event": "late", "client": client})
             if not self._max_staleness:
                 self._messenger.forget(message_id)
@@ -88,3 +105,16 @@ class GridTransport:
         """Report a lost request, and check the identity of the node before the next round."""
         self._nodes.recheck(client)
         self._on_event({"event": "lost", "client": client, "reason": reason})
+
+
+def count_needed(num_requests: int, share: float) -> int:
+    """The responses after which the grace time of a round starts.
+
+    With a share below 1, one client of several can always be missing.
+
+    >>> [count_needed(n, 0.9) for n in (1, 2, 5, 10, 20)], count_needed(5, 1.0)
+    ([1, 1, 4, 9, 18], 5)
+    """
+    if share >= 1 or num_requests < 2:
+        return num_requests
+    return min(math.ceil(share * num_requests - 1e-9), num_requests - 1)
