@@ -256,7 +256,9 @@ class DelayedMessenger:
     def collect(self) -> list[tuple[str, Frame]]:
         due = [key for key, client in self.open.items() if self._time(client) <= self.clock.now]
         clients = {key: self.open.pop(key) for key in due}
-        kinds = {key: "lost" if self.clock.answers[c] < 0 else "request" for key, c in clients.items()}
+        kinds = {
+            key: "lost" if self.clock.answers[c] < 0 else "request" for key, c in clients.items()
+        }
         return [(key, Frame(kinds[key], b"", "")) for key in due]
 
     def _time(self, client: int) -> float:
