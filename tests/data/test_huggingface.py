@@ -135,3 +135,18 @@ def test_missing_cache_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(ThalwegError, match=r"Searched: .*the cache .*offline.*load_dataset\('mn'"):
         HuggingFace("mn").load(None, 0)
+
+
+def test_local_files_are_read_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "a.csv").write_text("x,label\n" + "".join(f"{i},{i % 2}\n" for i in range(N)))
+    options = {"data_files": str(folder / "a.csv"), "cache_dir": str(tmp_path / "cache")}
+    built = datasets.load_dataset("csv", **options)
+    data = Dataset.from_huggingface(built, label="label")
+    assert (data.columns, len(data.y), data.class_names) == (("x",), 8, ("0", "1"))
+    again = datasets.load_dataset("csv", **options)  # from the cache
+    assert Dataset.from_huggingface(again, label="label").x.tolist() == data.x.tolist()

@@ -180,3 +180,24 @@ def test_last_data_set_is_read_once_for_each_version() -> None:
     read_once(read, Rules(test_fraction=0.5), "a", 2)
     read_once(read, Rules(), "a", 2)  # only the last one is kept
     assert seen == [(0.2, "a"), (0.2, "a"), (0.5, "a"), (0.2, "a")]
+
+
+def test_pandas_types_follow_the_rules_of_tables() -> None:
+    pandas = pytest.importorskip("pandas")
+    start = pandas.Timestamp("2026-03-01", tz="Europe/Berlin")
+    frame = pandas.DataFrame(
+        {
+            "count": pandas.array([1, 2] * 5, dtype="Int64"),
+            "code": pandas.Categorical(["7", "9"] * 5),  # categories, not numbers
+            "dose": [str(i / 2) for i in range(N)],  # numbers in texts
+            "at": [start + pandas.Timedelta(hours=i) for i in range(N)],
+            "sick": [True, False] * 5,
+        },
+        index=[0] * N,  # not used
+    )
+    data = Dataset.from_frame(frame, label="sick", time="at", standardise=False)
+    assert data.columns == ("count", "code=7", "code=9", "dose")
+    assert data.x[:2].tolist() == [[1.0, 1.0, 0.0, 0.0], [2.0, 0.0, 1.0, 0.5]]
+    assert data.time is not None
+    assert data.time[0] == start.timestamp()
+    assert data.preprocessing.transform(frame)[:8].tolist() == data.x.tolist()

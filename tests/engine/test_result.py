@@ -260,3 +260,10 @@ def test_clients_keep_their_own_statistics() -> None:
     assert not torch.equal(means[1], means[2])
     assert torch.allclose(means[0], (means[1] + means[2]) / 2, atol=1e-5)
     assert torch.equal(result.module("a").last.weight, result.module("b").last.weight)
+
+
+def test_metrics_become_a_pandas_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = run_table(rounds=2).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["round"].tolist() == [1, 2]
