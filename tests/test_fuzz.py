@@ -38,6 +38,12 @@ from thalweg.federation import Hello, SurveyRequest, SurveyResponse, TrainReques
 from thalweg.nets.parameter_file import load_parameters
 from thalweg.network.edge.daemon import Daemon
 from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.schema import (
+    DataSchema,
+    describe_dataset,
+    schema_from_json,
+    schema_to_json,
+)
 from thalweg.network.edge.socket import Frame
 from thalweg.network.edge.store import Store
 from thalweg.network.flower.registry import ClientRegistry
@@ -224,6 +230,19 @@ def checkpoints(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
 
 
 @contextmanager
+def schemas(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """The form of the data, in an invitation."""
+    images = schema_to_json(describe_dataset(load_digits()))
+    table = schema_to_json(DataSchema((3,), "float32", 0, columns=("a", "b", "c")))
+
+    def read(payload: bytes) -> None:
+        with suppress(ThalwegError):
+            schema_to_json(schema_from_json(payload.decode(errors="replace")))
+
+    yield [images.encode(), table.encode()], read
+
+
+@contextmanager
 def registries(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
     file = folder / "clients.json"
     entries = {"a" * 32: {"number": 1, "node": 2}, "b" * 32: {"number": 0, "node": 3}}
@@ -250,6 +269,7 @@ TARGETS = {
     weights: 3_000,
     checkpoints: 4_000,
     registries: 3_000,
+    schemas: 5_000,
 }
 
 

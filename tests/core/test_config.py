@@ -535,3 +535,8 @@ def test_a_missing_function_is_reported_with_the_names_of_the_file(tmp_path: Pat
     (tmp_path / "own.py").write_text("from math import sqrt\nclass A: ...\ndef f(): ...\nX = 3\n")
     with pytest.raises(ConfigError, match=r"has no function 'g'\. It defines A, f\.$"):
         load_function(f"{tmp_path}/own.py:g", "loss")
+
+
+def test_a_deeply_nested_value_is_text() -> None:
+    nested = "[" * 20_000
+    assert parse(nested) == nested

@@ -32,3 +32,16 @@ def test_pickled_arrays_and_other_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "b.npz").write_bytes(b"no archive")
     with pytest.raises(DataError, match=r"b.npz is not a readable .npz file"):
         read_npz(tmp_path / "b.npz", required=("one",))
+
+
+def test_archive_with_a_damaged_name_is_rejected(tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+    np.savez(file, x=np.zeros(3))
+    content = file.read_bytes()
+    place = content.rindex(b"x.npy")  # in the directory of the archive
+    flags = content.rindex(b"PK\x01\x02") + 9
+    damaged = bytearray(content[:place] + b"\xfc.npy" + content[place + 5 :])
+    damaged[flags] |= 8  # the name is UTF-8
+    file.write_bytes(damaged)
+    with pytest.raises(DataError, match=r"is not a readable \.npz file"):
+        read_npz(file, ["x"])

@@ -15,6 +15,14 @@ import numpy.typing as npt
 from thalweg.core.errors import DataError, UnknownName
 
 Array = npt.NDArray[Any]
+READ_ERRORS = (
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,  # an unknown method of compression
+    UnicodeDecodeError,  # a damaged name
+)
 
 
 def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Array]:
@@ -32,7 +40,7 @@ def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) 
                     f"but {' and '.join(missing)} is missing."
                 )
             return {name: _array(archive.read(members[name]), name, file) for name in members}
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except READ_ERRORS as error:
         raise DataError(
             f"{file} is not a readable .npz file ({error or type(error).__name__}). "
             "Nothing was loaded; write it again with numpy.savez."

@@ -359,7 +359,7 @@ class RunFolder:
         try:
             found = json.loads((self.path / "environment.json").read_bytes())[part]
             return {str(name): str(version) for name, version in found.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}  # damage of this file was reported
 
     def _cut_logs(self, chosen: Manifest) -> None:

@@ -86,7 +86,7 @@ def receive(line: socket.socket) -> Frame:
     try:
         header = json.loads(_read(line, length))
         kind, reason, digest = (str(header[name]) for name in ("kind", "reason", "digest"))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Unreachable(f"invalid frame header: {error}.") from error
     payload = _read(line, size)
     if compute_digest(payload) != digest:
