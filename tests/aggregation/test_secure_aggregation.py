@@ -16,7 +16,7 @@ def test_largest_possible_sum_fits_into_63_bits() -> None:
 
 def test_required_clients_is_two_thirds_of_the_cohort_and_at_least_three() -> None:
     assert [Masked().required_clients(size) for size in (2, 5, 50)] == [3, 4, 33]
-    assert Masked(threshold=1.0, min_clients=2).required_clients(5) == 5
+    assert Masked(threshold=1.0, min_clients=4).required_clients(5) == 5
 
 
 def test_mean_above_the_bound_decodes_to_none() -> None:
@@ -35,4 +35,4 @@ def test_threshold_of_one_half_or_a_single_client_is_rejected() -> None:
     with pytest.raises(ConfigError, match="threshold"):
         Masked(threshold=0.5)
     with pytest.raises(ConfigError, match="min_clients"):
-        Masked(min_clients=1)
+        Masked(min_clients=2)

@@ -187,7 +187,8 @@ def check_same(plan: Plan, ours: Any, theirs: Any, rounds: int = 3) -> list[Upda
     expected, expected_history = play(plan, theirs, rounds)
     assert to_comparable(server) == to_comparable(expected)
     for updates, others in zip(history, expected_history, strict=True):
-        assert to_comparable(updates and vars(updates)) == to_comparable(others and vars(others))
+        pair = [None if each is None else to_comparable(vars(each)) for each in (updates, others)]
+        assert pair[0] == pair[1]
     return history
 
 

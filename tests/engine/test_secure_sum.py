@@ -45,7 +45,9 @@ def masked(recipe: str = "fedavg", *more: str) -> Plan:
         pytest.param("fedntd", ["memory=dds", "forecast=bayesian"], marks=pytest.mark.slow),
         pytest.param("adaptive-fedavg", [], marks=pytest.mark.slow),
         pytest.param("moon", [], marks=pytest.mark.slow),
-        pytest.param("stream-uniform", ["weights=equal"], marks=pytest.mark.slow),
+        pytest.param(
+            "fedavg", ["alarm=page-hinkley", "alarm.action=shrink"], marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )
@@ -173,6 +175,16 @@ def test_the_simulated_sum_needs_enough_clients_too() -> None:
     ]
 
 
+def test_cohorts_that_are_too_small_give_the_same_bits() -> None:
+    """They do not train, in a simulation as on a network, so that the clients' states agree."""
+    sometimes = ["world.num_clients=4", "world.availability=0.6", "world.availability_spread=0"]
+    plan = masked("fedavg", *sometimes, "memory=reservoir")
+    ours, alone = bytes_federation(plan), reference(plan)
+    history = check_same(plan, ours, alone, rounds=8)
+    too_few = [each is not None and each.extra_metrics.get("too_few") == 1 for each in history]
+    assert {True, False} == set(too_few)
+
+
 class Spoiling(BytesFederation):
     """One client sends other words than it should, at one step of every round."""
 
@@ -227,7 +239,7 @@ def test_a_client_without_keys_is_not_in_the_sum() -> None:
     _, history = play(plan, Keyless(plan, "MaskResponse", "mask_keys"), 2)
     assert [len(updates) for updates in history] == [5, 5]
     assert [str(refusal) for refusal in history[0].rejections] == [
-        "client 1: MaskResponse: its public keys are not valid."
+        "client 1: MaskResponse: its public keys are not valid, or not signed by its node key."
     ]
 
 

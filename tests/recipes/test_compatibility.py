@@ -27,13 +27,13 @@ from thalweg.aggregation import (
 from thalweg.bank import FedDaa, FedDrift, OneModel
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, SampleAges, Supplies
-from thalweg.drift import CombinedActions, OpenState, PageHinkley
+from thalweg.drift import CombinedActions, OpenState, PageHinkley, ScaleLr
 from thalweg.forecast import Bayesian, Exact, Growing, Noisy
 from thalweg.local import Continuous, Curvature, Gaussian, Scaffold, TaskLoss
 from thalweg.memory import Ode
 from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
 from thalweg.recipes.compatibility import check_compatibility, find_inert
-from thalweg.sample_weights import InverseAge
+from thalweg.sample_weights import Early, InverseAge
 from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
 
@@ -154,6 +154,8 @@ def test_a_policy_with_a_server_half_needs_a_single_model_unless_it_declares_oth
         ("staleness", PolynomialDiscount(), "accepts updates after the sum", "staleness=reject"),
         ("objective", Scaffold(), "uploads more than the update", "another objective"),
         ("memory", Ode(), "uploads more than the update", "another memory"),
+        ("sample_weights", Early(), "scales single updates", "another sample_weights"),
+        ("alarm", PageHinkley(action=ScaleLr()), "scales single updates", "another alarm.action"),
     ],
 )
 def test_secure_aggregation_rejects_components_that_need_more_than_the_sum(

@@ -36,9 +36,11 @@ class Masked:
     shares that the other clients hold. Simulations compute the same sum without masks; the result
     is equal bit for bit.
 
-    This protects against a server that is curious but follows the protocol. A server that invents
-    clients, or sends different values to different clients, can learn more. The server still sees
-    which clients take part, their numbers of samples and their losses.
+    Clients sign what they add up, and reveal shares only for what enough of them have signed, so
+    that a server that sends different values to different clients learns nothing. A server that
+    invents clients can learn more, unless devices have a list of trusted keys. The server still
+    sees which clients take part, their numbers of samples and their losses. The protocol has not
+    been reviewed externally (docs/secure-aggregation.md).
 
     With bound 1 and 4 bits, 0.26 is rounded to 4 of 16 steps:
 
@@ -57,11 +59,12 @@ class Masked:
     """Share of the cohort that must respond before the sum is revealed. As many colluding clients
     could reveal a mask."""
     min_clients: int = 3
-    """Minimum number of clients in a sum; a sum of fewer reveals too much about each."""
+    """Minimum number of clients whose updates are in a sum; a sum of fewer reveals too much about
+    each."""
 
     def __post_init__(self) -> None:
         check_ranges(
-            self, bound="(0, inf)", bits="[1, 24]", threshold="(0.5, 1]", min_clients="[2, inf)"
+            self, bound="(0, inf)", bits="[1, 24]", threshold="(0.5, 1]", min_clients="[3, inf)"
         )
 
     def required_clients(self, cohort_size: int) -> int:

@@ -48,6 +48,8 @@ def join_command(
     model: str | None,
     insecure: bool,
     as_json: bool,
+    peers: Path | None = None,
+    min_participants: int | None = None,
 ) -> None:
     host, port = parse_address(server)
     warning = check_safe(host, certs, insecure, "client")
@@ -61,6 +63,7 @@ def join_command(
     options += ["--queue", str(queue)] if queue is not None else []
     options += ["--own-code"] if own_code else []
     options += ["--model", make_path_absolute(model)] if model is not None else []
+    options += _secure_aggregation_options(trust, peers, min_participants)
     _, address = local_address(host, port)
     busy = f"another `thalweg join` runs in {state}; every client needs its own folder (--state)."
     try:
@@ -76,6 +79,26 @@ def join_command(
         return
     typer.echo(f"thalweg: {client_processes.rejection_reason}", err=True)
     raise SystemExit(1)
+
+
+def _secure_aggregation_options(
+    trust: NodeTrust | None, peers: Path | None, min_participants: int | None
+) -> list[str]:
+    """The daemon's options for secure aggregation; unusable ones are reported at once."""
+    from thalweg.network.secure_aggregation.keys import read_trusted_keys
+
+    options = ["--node-key", str(trust.key.absolute())] if trust is not None else []
+    if peers is not None:
+        read_trusted_keys(peers)
+        options += ["--peers", str(peers.absolute())]
+    if min_participants is not None:
+        require(
+            min_participants >= 3,
+            f"--min-participants must be at least 3, got {min_participants}: a sum of fewer "
+            "clients reveals too much about each.",
+        )
+        options += ["--min-participants", str(min_participants)]
+    return options
 
 
 def parse_address(server: str) -> tuple[str, int]:

@@ -598,6 +598,21 @@ def join(
             help="The module to train, if the server trains one; a copy of the server's file.",
         ),
     ] = None,
+    peers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Public keys (*.pub) of the nodes that may take part in secure sums with this "
+            "device. Default: trust on first use.",
+        ),
+    ] = None,
+    min_participants: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Send updates only by secure aggregation, as part of a sum of at least N clients.",
+        ),
+    ] = None,
     insecure: Insecure = False,
     as_json: JsonLines = False,
     data_dir: DataDir = None,
@@ -629,6 +644,8 @@ def join(
         model=model,
         insecure=insecure,
         as_json=as_json,
+        peers=peers,
+        min_participants=min_participants,
     )
 
 

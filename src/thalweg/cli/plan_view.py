@@ -29,6 +29,7 @@ COMMON_PARTS = (
     *("memory", "forecast", "selection", "objective", "weights", "server"),
 )
 NOT_FOR_BASELINES = ("net", "augment", "faults")
+NOT_REVIEWED = "the protocol has not been reviewed externally; docs/secure-aggregation.md"
 SIZES = ("rounds", "ticks", "capacity")
 
 
@@ -123,7 +124,7 @@ def _parts(owner: Any, before: Any) -> list[Branch]:
     return [
         Branch(
             field.name,
-            describe(part, field.metadata["table"]) + _note(part, owner),
+            describe(part, field.metadata["table"]) + _note(field.name, part, owner),
             _changes(part, getattr(before, field.name)),
             is_default=part == getattr(before, field.name) == field.default,
         )
@@ -133,8 +134,10 @@ def _parts(owner: Any, before: Any) -> list[Branch]:
     ]
 
 
-def _note(part: Any, owner: Any) -> str:
-    """What the automatic forecast of a recipe does."""
+def _note(name: str, part: Any, owner: Any) -> str:
+    """What the automatic forecast of a recipe does; the status of secure aggregation."""
+    if name == "secure_aggregation" and part is not None:
+        return f" ({NOT_REVIEWED})"
     if not isinstance(part, Auto):
         return ""
     if not owner.uses_forecast:

@@ -11,8 +11,8 @@ from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
 from thalweg.data import Part
 from thalweg.data.base import Targets
-from thalweg.federation import Federation, SurveyStage
-from thalweg.federation.extensions.secure_aggregation import simulate_masked_sum
+from thalweg.federation import Federation, SurveyStage, build_updates
+from thalweg.federation.extensions.secure_aggregation import drop_all_updates, simulate_masked_sum
 from thalweg.recipes.base import Recipe
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class FederationWrapper:
 class SecureSumFederation(FederationWrapper):
     """Simulates secure aggregation: the server receives the sum of the updates only.
 
-    The result has the same bits as a network run with masks (`Recipe.secure_aggregation`).
+    The result has the same bits as a network run with masks (`Recipe.secure_aggregation`). A cohort
+    that is too small for a sum does not train, as on a network.
     """
 
     def __init__(self, inner: SimulatedFederation, recipe: Recipe) -> None:
@@ -84,6 +85,10 @@ class SecureSumFederation(FederationWrapper):
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
+        secure_aggregation = self._recipe.secure_aggregation
+        assert secure_aggregation is not None
+        if len(jobs) < secure_aggregation.required_clients(len(jobs)):
+            return drop_all_updates(build_updates([], bank.shape[1]))
         updates = self.inner.train(jobs, bank, rnd, broadcast)
         return simulate_masked_sum(self._recipe, _reject_late(updates, rnd), len(jobs))
 

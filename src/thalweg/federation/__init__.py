@@ -18,7 +18,6 @@ from thalweg.federation.extensions.surveys import MakeProbe, run_client_survey
 from thalweg.federation.ingest import Ingest, catch_up
 from thalweg.federation.messages import (
     Hello,
-    MaskGroup,
     Octets,
     SurveyRequest,
     SurveyResponse,
@@ -61,7 +60,6 @@ __all__ = [
     "KnowsConcepts",
     "LocalTrainer",
     "MakeProbe",
-    "MaskGroup",
     "MiniBatch",
     "Octets",
     "Received",

@@ -37,14 +37,6 @@ class Hello:
 
 
 @dataclass(frozen=True, eq=False)
-class MaskGroup:
-    """Clients whose masks cancel each other."""
-
-    members: Ints  # (n,) ascending
-    keys: Octets  # (n, 32) their public keys for masks
-
-
-@dataclass(frozen=True, eq=False)
 class TrainRequest:
     """Asks a client to take part in a round and to train one or several models."""
 
@@ -57,7 +49,7 @@ class TrainRequest:
     age: int = 0  # rounds of the session that are over
     probe_round: int = 0  # 0: an ordinary round; else the client must not keep its new state
     broadcast: Received = field(default_factory=dict)
-    mask_group: MaskGroup | None = None  # for a masked update; none: the update is sent openly
+    mask_group: Ints | None = None  # (n,) clients whose masks cancel; none: updates are not masked
 
 
 @dataclass(frozen=True, eq=False)

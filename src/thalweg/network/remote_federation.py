@@ -73,8 +73,13 @@ class RemoteFederation:
         roster: Callable[[int], Roster],
         awaited: Ints = NO_REQUESTS,
         limits: Limits | None = None,
+        run: str = "",
     ) -> None:
-        """`awaited` are the open requests of a resumed run, `ServerState.open_requests`."""
+        """`awaited` are the open requests of a resumed run, `ServerState.open_requests`.
+
+        `run` is the id of the run, to which clients bind the keys of secure aggregation.
+        """
+        self._run = run
         self._limits = limits or Limits()
         self._schema, self._transport, self.roster = schema, transport, roster
         self._max_staleness = max_wait(schema.recipe.staleness)
@@ -137,6 +142,7 @@ class RemoteFederation:
             requests,
             lambda mask_requests: self._exchange(mask_requests, MaskResponse, rnd),
             lambda train_requests: self._exchange(train_requests, TrainResponse, rnd),
+            self._run,
         )
         if result.metric:
             extra_metrics[result.metric] = 1

@@ -29,6 +29,7 @@ class RemoteNode:
 
     node: Node
     schema: MessageSchema
+    mask_identity: Any = None  # MaskIdentity; None: of a client without a run and without limits
 
     def new_client(self) -> NodeState:
         return self._state_template()._replace(client=self.node.new_client())
@@ -54,6 +55,7 @@ class RemoteNode:
         if isinstance(request, MaskRequest):
             return self._answer_mask_request(state, request)
         if isinstance(request, TrainRequest):
+            self._check_mask_group(state, request)
             client, response = self.node.train(state.client, request)
             last_round = state.last_round if request.probe_round else request.rnd
             masks, response = self._mask_response(state, request, response)
@@ -64,12 +66,22 @@ class RemoteNode:
     def _answer_mask_request(
         self, state: NodeState, request: MaskRequest
     ) -> tuple[NodeState, bytes]:
-        from thalweg.network.secure_aggregation.client import answer_mask_request
+        from thalweg.network.secure_aggregation.client import MaskIdentity, answer_mask_request
 
         secure_aggregation = self.schema.recipe.secure_aggregation
         assert secure_aggregation is not None  # else `read_request` rejects mask requests
-        masks, response = answer_mask_request(request, state.masks, secure_aggregation)
+        identity = self.mask_identity or MaskIdentity()
+        masks, response = answer_mask_request(request, state.masks, secure_aggregation, identity)
         return state._replace(masks=masks), to_bytes(response, self.schema)
+
+    def _check_mask_group(self, state: NodeState, request: TrainRequest) -> None:
+        """Reject a train request for which secure aggregation permits no update."""
+        secure_aggregation = self.schema.recipe.secure_aggregation
+        if secure_aggregation is not None:
+            from thalweg.network.secure_aggregation.client import MaskIdentity, check_mask_group
+
+            identity = self.mask_identity or MaskIdentity()
+            check_mask_group(request, state.masks, secure_aggregation, identity)
 
     def _mask_response(
         self, state: NodeState, request: TrainRequest, response: TrainResponse
@@ -124,7 +136,8 @@ class RemoteNode:
                 f"this is client {self.node.client}, but the request is for client "
                 f"{request.client}."
             )
-        over = state.last_round - (isinstance(request, MaskRequest) and request.step == "open")
+        is_last_step = isinstance(request, MaskRequest) and request.step in ("sign", "open")
+        over = state.last_round - is_last_step
         if request.rnd <= over:
             raise BadMessage(
                 f"round {request.rnd + 1} is over for client {self.node.client}, which has taken "

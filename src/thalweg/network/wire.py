@@ -28,7 +28,6 @@ from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats, Floats32, Ints, Supply
 from thalweg.federation import (
     Hello,
-    MaskGroup,
     Octets,
     SurveyRequest,
     SurveyResponse,
@@ -40,29 +39,44 @@ from thalweg.network.fields import FieldReader
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.compatibility import find_uploading_stages, iter_server_parts
 from thalweg.sample_weights import AssignsWeights
-from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYTES
+from thalweg.theory.masked_sums import (
+    KEY_BYTES,
+    NODE_KEY_BYTES,
+    SEALED_SHARES_BYTES,
+    SHARE_BYTES,
+    SIGNATURE_BYTES,
+)
 
-FORMAT = 4  # changes with the fields of the messages
+FORMAT = 5  # changes with the fields of the messages
 MAX_HEADER_BYTES = 1 << 20  # for everything but arrays
 NO_MASKING = "the recipe does not mask updates."
 NO_NUMBERS = "the targets of the run are class labels."
+MASK_KEY_FIELDS = {
+    "mask_keys": KEY_BYTES,
+    "channel_keys": KEY_BYTES,
+    "commitments": KEY_BYTES,
+    "node_keys": NODE_KEY_BYTES,
+    "signatures": SIGNATURE_BYTES,
+}
 MASK_REQUEST_FIELDS = {  # bytes per row; one row per member
     "keys": {},
-    "shares": {"channel_keys": KEY_BYTES},
-    "open": {"channel_keys": KEY_BYTES, "encrypted_shares": SEALED_SHARES_BYTES, "statuses": 1},
+    "shares": MASK_KEY_FIELDS,
+    "sign": {"statuses": 1, "weights": 8},
+    "open": {"signatures": SIGNATURE_BYTES, "encrypted_shares": SEALED_SHARES_BYTES},
 }
-MASK_RESPONSE_FIELDS = {  # bytes per row; keys have one row, the others one row per member
-    "keys": {"mask_keys": KEY_BYTES, "channel_keys": KEY_BYTES, "commitments": KEY_BYTES},
+MASK_RESPONSE_FIELDS = {  # bytes per row; keys and sign have one row, the others one per member
+    "keys": MASK_KEY_FIELDS,
     "shares": {"encrypted_shares": SEALED_SHARES_BYTES},
+    "sign": {"signatures": SIGNATURE_BYTES},
     "open": {"shares": SHARE_BYTES},
 }
 
-MaskStep = Literal["keys", "shares", "open"]
+MaskStep = Literal["keys", "shares", "sign", "open"]
 
 
 @dataclass(frozen=True, eq=False)
 class MaskRequest:
-    """Asks for one part of a masked sum: public keys, then shares of secrets, then some of these.
+    """Asks for one part of a masked sum: public keys, shares of secrets, a signature, some shares.
 
     From the shares on, the members are the same and in the same order, because shares are
     identified by their positions.
@@ -74,6 +88,11 @@ class MaskRequest:
     members: Ints  # (n,) ascending
     probe_round: int = 0
     values: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
+
+    @property
+    def deletes_secrets(self) -> bool:
+        """Whether the client deletes secrets of this or of an earlier round at this step."""
+        return self.step in ("keys", "open")
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,16 +284,12 @@ def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequ
     )
 
 
-def _read_mask_group(fields: FieldReader, schema: MessageSchema) -> MaskGroup | None:
+def _read_mask_group(fields: FieldReader, schema: MessageSchema) -> Ints | None:
     """Read the members of the mask group: required if the recipe masks updates, else forbidden."""
     if schema.recipe.secure_aggregation is None:
         fields.require_none("mask_group", NO_MASKING)
         return None
-    group = fields.read_group("mask_group")
-    members = _read_ascending(group, "members")
-    keys = group.read_raw_array("keys", np.uint8, (len(members), KEY_BYTES))
-    group.check_empty()
-    return MaskGroup(members, keys)
+    return _read_ascending(fields, "mask_group")
 
 
 def _read_ascending(fields: FieldReader, name: str) -> Ints:

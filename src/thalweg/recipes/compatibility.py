@@ -300,6 +300,12 @@ def _check_secure_aggregation(recipe: Recipe) -> None:
         )
     for stage in _find_statistics_stages(recipe):
         raise reject(stage, "it uploads more than the update", f"another {stage}")
+    # Clients reject a sum of updates that the server has scaled differently: with a scale of zero
+    # for all clients but one, the sum is the update of this client.
+    if isinstance(recipe.sample_weights, AssignsWeights):
+        raise reject("sample_weights", "it scales single updates", "another sample_weights")
+    if recipe.effect.lr_scales:
+        raise reject("alarm", "it scales single updates", "another alarm.action")
 
 
 def _check_update_counts(recipe: Recipe) -> None:

@@ -17,6 +17,8 @@ from thalweg.core.types import Floats32, Ints
 PRIME = 2**521 - 1  # of the finite field of the shares
 SHARE_BYTES = 66
 KEY_BYTES = 32
+NODE_KEY_BYTES = 49  # a point of the curve P-384, compressed
+SIGNATURE_BYTES = 96
 SEALED_SHARES_BYTES = 2 * SHARE_BYTES + 16  # two encrypted shares
 MAX_SECRET_BYTES = 64  # bytes
 

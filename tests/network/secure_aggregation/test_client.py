@@ -7,26 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thalweg.aggregation import Masked
+from network.secure_aggregation.mask_clients import (
+    RECIPE,
+    RULE,
+    UPDATE,
+    MaskClients,
+    make_response,
+    make_train_request,
+)
 from thalweg.core.errors import BadMessage
-from thalweg.core.types import Ints
-from thalweg.federation import Octets, TrainRequest, TrainResponse
+from thalweg.federation import TrainRequest, TrainResponse
 from thalweg.network.secure_aggregation.client import (
     DROPPED,
     NOT_ASKED,
     RECEIVED,
-    MaskState,
-    answer_mask_request,
-    derive_public_key,
-    expand_seed,
-    make_mask_group,
-    mask_update,
-    new_mask_state,
+    MaskRound,
 )
+from thalweg.network.secure_aggregation.keys import expand_seed
 from thalweg.network.wire import (
     MaskRequest,
-    MaskResponse,
-    MaskStep,
     MessageSchema,
     read_request,
     read_response,
@@ -34,256 +33,225 @@ from thalweg.network.wire import (
 )
 from thalweg.recipes import fedavg
 
-RULE = Masked()
-RECIPE = replace(fedavg(), secure_aggregation=RULE)
-MEMBERS: Ints = np.arange(4)
-UPDATE = np.array([0.5, -1.0, 0.25], dtype=np.float32)
+ALL_RECEIVED = [RECEIVED] * 4
 
 
-def make_request(client: int, step: MaskStep, rnd: int = 0, **values: Octets) -> MaskRequest:
-    return MaskRequest(rnd, client, step, MEMBERS, values=values)
-
-
-class FourClients:
-    """Four clients that have sent their keys and encrypted shares."""
-
-    def __init__(self) -> None:
-        self.states = [new_mask_state() for _ in range(4)]
-        keys = [self.answer(make_request(client, "keys")) for client in range(4)]
-        self.mask_keys = [bytes(response.values["mask_keys"][0]) for response in keys]
-        self.channel_keys = np.concatenate([response.values["channel_keys"] for response in keys])
-        self.encrypted_shares = [
-            self.answer(make_request(client, "shares", channel_keys=self.channel_keys)).values[
-                "encrypted_shares"
-            ]
-            for client in range(4)
-        ]
-
-    def answer(self, request: MaskRequest) -> MaskResponse:
-        self.states[request.client], response = answer_mask_request(
-            request, self.states[request.client], RULE
-        )
-        return response
-
-    def open_request(self, reader: int, statuses: list[int]) -> MaskRequest:
-        encrypted_shares = np.stack([mine[reader] for mine in self.encrypted_shares])
-        column = np.array(statuses, dtype=np.uint8)[:, None]
-        return make_request(
-            reader,
-            "open",
-            channel_keys=self.channel_keys,
-            encrypted_shares=encrypted_shares,
-            statuses=column,
-        )
-
-    def train_request(self) -> TrainRequest:
-        one = np.zeros(1, dtype=np.int64)
-        params = np.zeros((1, 3), dtype=np.float32)
-        mask_group = make_mask_group([0, 1, 2, 3], self.mask_keys)
-        return TrainRequest(0, 0, one, np.ones(1), params, mask_group=mask_group)
-
-
-def make_response(client: int, update: np.ndarray = UPDATE, steps: int = 2) -> TrainResponse:
-    zero, steps_made = np.zeros(1, dtype=np.int64), np.array([steps])
-    return TrainResponse(0, client, zero, update[None], 7, steps_made, np.ones(1), zero, zero)
-
-
-def masked(state: MaskState, request: TrainRequest, response: TrainResponse) -> TrainResponse:
-    return mask_update(response, request, state, RULE, RECIPE)[1]
+def send_updates(clients: MaskClients) -> np.ndarray:
+    """Let all clients send their update; return the sum."""
+    total = np.zeros(3, dtype=np.uint64)
+    for client in clients.states:
+        total += clients.send_update(client).masked
+    return total
 
 
 def test_pairwise_masks_cancel_in_the_sum() -> None:
-    clients, total = FourClients(), np.zeros(3, dtype=np.uint64)
-    for client in range(4):
-        response = masked(clients.states[client], clients.train_request(), make_response(client))
-        assert response.masked is not None
-        total += response.masked
-    from thalweg.network.secure_aggregation.client import RoundSecrets
-
-    for state in clients.states:
-        total -= expand_seed(RoundSecrets(state.secret.tobytes(), 0, 0).seed, 3)
+    clients = MaskClients().prepare()
+    seeds = [state.round.seed for state in clients.states.values()]
+    total = send_updates(clients)
+    for seed in seeds:
+        total -= expand_seed(seed, 3)
     mean = RULE.decode_mean(total.view(np.int64), 4)
     np.testing.assert_allclose(mean, UPDATE, atol=1e-6)
 
 
 def test_client_without_a_step_adds_zero() -> None:
-    clients = FourClients()
-    idle, same = (
-        masked(clients.states[0], clients.train_request(), make_response(0, update, steps=0)).masked
-        for update in (UPDATE, UPDATE * 0)
-    )
+    clients = MaskClients().prepare()
+    before = dict(clients.states)
+    idle = clients.send_update(0, response=make_response(0, UPDATE, steps=0)).masked
+    clients.states = before
+    same = clients.send_update(0, response=make_response(0, UPDATE * 0)).masked
     assert idle.tolist() == same.tolist()
 
 
 def test_update_that_is_not_finite_is_sent_without_a_loss() -> None:
-    clients = FourClients()
-    broken = masked(
-        clients.states[0], clients.train_request(), make_response(0, UPDATE * np.float32(np.nan))
-    )
+    response = make_response(0, UPDATE * np.float32(np.nan))
+    broken = MaskClients().prepare().send_update(0, response=response)
     assert np.isnan(broken.losses).all()
     assert broken.masked.tolist() == [0, 0, 0], "the update is not revealed"
 
 
 def test_shares_can_be_decrypted_by_their_recipient_only() -> None:
-    clients = FourClients()
-    mine = clients.answer(clients.open_request(0, [RECEIVED] * 4)).values["shares"]
-    assert mine.any(axis=1).all()
-    stolen = clients.open_request(1, [RECEIVED] * 4)
-    encrypted_shares = np.stack(
-        [encrypted_shares[0] for encrypted_shares in clients.encrypted_shares]
-    )
-    values = {**stolen.values, "encrypted_shares": encrypted_shares}
-    assert not clients.answer(replace(stolen, values=values)).values["shares"].any()
+    clients = MaskClients().prepare()
+    send_updates(clients)
+    for client in clients.states:
+        clients.sign(client)
+    assert clients.open(0).any(axis=1).all()
+    stolen = np.stack([encrypted[0] for encrypted in clients.encrypted.values()])
+    assert not clients.open(1, encrypted_shares=stolen).any()
 
 
 def test_opened_share_depends_on_the_status_of_the_member() -> None:
     share_by_status = {}
     for status in (RECEIVED, DROPPED, NOT_ASKED):
-        clients = FourClients()
-        statuses = [RECEIVED, RECEIVED, RECEIVED, status]
-        share_by_status[status] = clients.answer(clients.open_request(0, statuses)).values[
-            "shares"
-        ][3]
+        clients = MaskClients().prepare()
+        group = np.arange(3) if status == NOT_ASKED else np.arange(4)
+        for client in range(3):
+            clients.send_update(client, replace(make_train_request(client), mask_group=group))
+            weights = [1, 1, 1, int(status == RECEIVED)]
+            clients.sign(client, [RECEIVED, RECEIVED, RECEIVED, status], weights)
+        share_by_status[status] = clients.open(0)[3]
     assert not share_by_status[NOT_ASKED].any()
     assert share_by_status[RECEIVED].any()
     assert share_by_status[DROPPED].any()
 
 
-def test_shares_of_a_round_are_opened_once() -> None:
-    clients = FourClients()
-    clients.answer(clients.open_request(0, [RECEIVED] * 4))
-    with pytest.raises(BadMessage, match="opened already"):
-        clients.answer(clients.open_request(0, [RECEIVED, RECEIVED, RECEIVED, DROPPED]))
+def test_each_step_of_a_round_is_answered_once() -> None:
+    clients = MaskClients().prepare()
+    with pytest.raises(BadMessage, match=r"it must follow 'keys' of round 1, but .* 'shares'"):
+        clients.ask(0, "shares", **clients.keys)
+    with pytest.raises(BadMessage, match="it must follow 'update' of round 1"):
+        clients.sign(0)
+    send_updates(clients)
+    with pytest.raises(BadMessage, match="it must follow 'shares' of round 1"):
+        clients.send_update(0)
+    for client in clients.states:
+        clients.sign(client)
+    with pytest.raises(BadMessage, match="it must follow 'update' of round 1"):
+        clients.sign(0, [RECEIVED, RECEIVED, RECEIVED, DROPPED], [1, 1, 1, 0])
+    clients.open(0)
+    with pytest.raises(BadMessage, match=r"it must follow 'sign' of round 1, but .* 'none'"):
+        clients.open(0)
 
 
-def test_shares_are_made_once_per_round_in_ascending_rounds() -> None:
-    clients = FourClients()
-    with pytest.raises(BadMessage, match="made already"):
-        clients.answer(make_request(0, "shares", channel_keys=clients.channel_keys))
-    clients.answer(make_request(0, "shares", rnd=2, channel_keys=clients.channel_keys))
-    with pytest.raises(BadMessage, match="made already"):
-        clients.answer(make_request(0, "shares", rnd=1, channel_keys=clients.channel_keys))
-    with pytest.raises(BadMessage, match="were not made, or were opened already"):
-        clients.answer(clients.open_request(0, [RECEIVED] * 4))
+def test_round_may_start_again_with_other_keys_until_its_update_is_sent() -> None:
+    clients = MaskClients().prepare()
+    first = clients.keys["mask_keys"].tolist()
+    clients.prepare()
+    assert not any(key in first for key in clients.keys["mask_keys"].tolist())
+    clients.send_update(0)
+    with pytest.raises(BadMessage, match="the update for round 1 was sent already"):
+        clients.ask(0, "keys")
+    clients.rnd = 1
+    clients.ask(0, "keys")
+    with pytest.raises(BadMessage, match="it must follow 'update' of round 2"):
+        clients.sign(0)
 
 
-def test_probe_rounds_have_their_own_secrets_and_precede_the_round() -> None:
-    clients = FourClients()
-    key = clients.answer(make_request(0, "keys")).values["mask_keys"]
-    other = clients.answer(replace(make_request(0, "keys"), probe_round=1)).values["mask_keys"]
-    assert key.tolist() != other.tolist()
-    with pytest.raises(BadMessage, match="made already"):
-        clients.answer(
-            replace(make_request(0, "shares", channel_keys=clients.channel_keys), probe_round=3)
-        )
+def test_probe_rounds_precede_their_round() -> None:
+    clients = MaskClients().prepare()
+    probe = MaskRequest(0, 0, "keys", clients.members, probe_round=2)
+    clients.answer(probe)
+    clients.prepare().send_update(0)
+    with pytest.raises(BadMessage, match="was sent already"):
+        clients.answer(probe)
+
+
+def test_secrets_are_drawn_for_a_round_and_deleted_after_it() -> None:
+    clients = MaskClients().prepare()
+    send_updates(clients)
+    for client in clients.states:
+        clients.sign(client)
+    secrets = [state.round.secrets.tobytes() for state in clients.states.values()]
+    assert len(set(secrets)) == 4
+    assert all(len(each) == 96 for each in secrets)
+    clients.open(0)
+    assert clients.states[0].round == MaskRound()
+    assert clients.states[0].last_sent == (0, 1 << 30), "the round is not repeated"
 
 
 @pytest.mark.parametrize(
-    "statuses, why",
+    "statuses, weights, why",
     [
-        ([DROPPED, RECEIVED, RECEIVED, RECEIVED], "are inconsistent"),
-        ([RECEIVED, RECEIVED, RECEIVED, 9], "are inconsistent"),
-        ([RECEIVED, RECEIVED, DROPPED, DROPPED], "2 of 4 updates were received, 3 are needed"),
+        ([DROPPED, RECEIVED, RECEIVED, RECEIVED], [0, 1, 1, 1], "are inconsistent"),
+        ([RECEIVED, RECEIVED, RECEIVED, NOT_ASKED], [1, 1, 1, 0], "are inconsistent"),
+        ([RECEIVED, RECEIVED, RECEIVED, 9], [1, 1, 1, 0], "are inconsistent"),
+        (
+            [RECEIVED, RECEIVED, DROPPED, DROPPED],
+            [1, 1, 0, 0],
+            "2 of 4 updates were received, 3 are needed",
+        ),
+        (ALL_RECEIVED, [2, 1, 1, 1], "has weight 1, the request has 2"),
+        ([RECEIVED, RECEIVED, RECEIVED, DROPPED], [1, 1, 1, 1], "must have weight 0"),
+        (ALL_RECEIVED, [1, 1, 0, 0], "2 clients have an update with a weight above 0, 3 are"),
     ],
 )
-def test_open_request_with_inconsistent_or_too_few_updates_is_rejected(
-    statuses: list[int], why: str
+def test_statement_that_is_inconsistent_or_about_too_few_updates_is_not_signed(
+    statuses: list[int], weights: list[int], why: str
 ) -> None:
-    clients = FourClients()
+    clients = MaskClients().prepare()
+    send_updates(clients)
     with pytest.raises(BadMessage, match=why):
-        clients.answer(clients.open_request(0, statuses))
+        clients.sign(0, statuses, weights)
 
 
 def test_sums_that_are_too_small_or_of_other_clients_are_rejected() -> None:
-    state = new_mask_state()
-    two = MaskRequest(
-        0, 0, "shares", np.arange(2), values={"channel_keys": np.zeros((2, 32), np.uint8)}
-    )
-    with pytest.raises(BadMessage, match="expected 3 to"):
-        answer_mask_request(two, state, RULE)
+    two = MaskClients(2)
+    two.exchange_keys()
+    with pytest.raises(BadMessage, match="expected 3 to 16384 clients in a sum, got 2"):
+        two.exchange_shares()
+    clients = MaskClients().prepare()
     with pytest.raises(BadMessage, match="not a member of the sum"):
-        answer_mask_request(replace(make_request(0, "keys"), client=8), state, RULE)
+        clients.answer(MaskRequest(0, 0, "keys", np.array([1, 2, 3])))
+    for group, why in (
+        (np.arange(2), "a sum of 2 clients reveals too much about each: at least 3"),
+        (np.arange(5), "clients whose keys were not sent before"),
+        (np.array([1, 2, 3]), "not a member of the sum"),
+    ):
+        with pytest.raises(BadMessage, match=why):
+            clients.send_update(0, replace(make_train_request(0), mask_group=group))
+    send_updates(clients)
+    three = {
+        "statuses": np.full((3, 1), RECEIVED, dtype=np.uint8),
+        "weights": np.zeros((3, 8), dtype=np.uint8),
+    }
+    with pytest.raises(BadMessage, match="members of the sum differ"):
+        clients.ask(0, "sign", np.arange(3), **three)
 
 
-def test_update_is_masked_only_with_valid_shares_and_keys() -> None:
-    clients = FourClients()
-    with pytest.raises(BadMessage, match="requested before its mask shares"):
-        masked(
-            clients.states[0],
-            replace(clients.train_request(), rnd=1),
-            replace(make_response(0), rnd=1),
-        )
-    swapped = make_mask_group([0, 1, 2, 3], clients.mask_keys[::-1])
-    with pytest.raises(BadMessage, match="a wrong public key for client 0"):
-        masked(
-            clients.states[0],
-            replace(clients.train_request(), mask_group=swapped),
-            make_response(0),
-        )
-    two = make_mask_group([0, 1], clients.mask_keys[:2])
-    with pytest.raises(BadMessage, match="a sum of 2 clients reveals too much"):
-        masked(
-            clients.states[0], replace(clients.train_request(), mask_group=two), make_response(0)
-        )
+def test_update_is_masked_only_after_the_shares_of_its_round() -> None:
+    clients = MaskClients().prepare()
+    with pytest.raises(BadMessage, match="it must follow 'shares' of round 2"):
+        clients.send_update(0, make_train_request(0, rnd=1))
 
 
-def test_update_of_a_round_is_masked_once() -> None:
-    clients = FourClients()
-    three = make_mask_group([0, 1, 2], clients.mask_keys[:3])
-    state, _ = mask_update(
-        make_response(0), clients.train_request(), clients.states[0], RULE, RECIPE
-    )
-    for request in (clients.train_request(), replace(clients.train_request(), mask_group=three)):
-        with pytest.raises(BadMessage, match="was sent already"):
-            masked(state, request, make_response(0))
-
-
-def test_invalid_public_key_is_rejected() -> None:
-    clients = FourClients()
-    zeros = np.zeros_like(clients.channel_keys)
-    with pytest.raises(BadMessage, match="a public key is not a valid"):
-        clients.answer(make_request(0, "shares", rnd=1, channel_keys=zeros))
-
-
-def test_keys_of_a_round_depend_on_the_secret_only() -> None:
-    state = new_mask_state()
-    first, again = (
-        answer_mask_request(make_request(0, "keys", rnd=5), state, RULE)[1] for _ in range(2)
-    )
-    assert first.values["mask_keys"].tolist() == again.values["mask_keys"].tolist()
-    assert len(derive_public_key(bytes(range(32)))) == 32
+def test_wrong_keys_are_rejected() -> None:
+    clients = MaskClients()
+    clients.exchange_keys()
+    for name in ("mask_keys", "channel_keys", "commitments", "node_keys"):
+        swapped = {**clients.keys, name: clients.keys[name][::-1]}
+        with pytest.raises(BadMessage, match="wrong public keys for client 0"):
+            clients.ask(0, "shares", **swapped)
+    zeros = clients.keys["mask_keys"].copy()
+    zeros[2] = 0
+    with pytest.raises(BadMessage, match="the keys of client 2 are not signed by its node"):
+        clients.ask(0, "shares", **{**clients.keys, "mask_keys": zeros})
 
 
 # --- on the wire ---
 
 
 def test_mask_messages_and_masked_updates_round_trip() -> None:
-    schema, clients = MessageSchema(RECIPE, 3), FourClients()
-    for request in (make_request(0, "keys"), clients.open_request(0, [RECEIVED] * 4)):
+    schema, clients = MessageSchema(RECIPE, 3), MaskClients().prepare()
+    for request in (
+        MaskRequest(0, 0, "keys", clients.members),
+        MaskRequest(0, 0, "shares", clients.members, values=clients.keys),
+    ):
         received = read_request(to_bytes(request, schema), schema)
         assert isinstance(received, MaskRequest)
         assert {name: values.tolist() for name, values in received.values.items()} == {
             name: values.tolist() for name, values in request.values.items()
         }
-    request = read_request(to_bytes(clients.train_request(), schema), schema)
+    sent_request = replace(make_train_request(0), mask_group=clients.members)
+    request = read_request(to_bytes(sent_request, schema), schema)
     assert isinstance(request, TrainRequest)
-    assert request.mask_group is not None
-    assert request.mask_group.keys.tolist() == clients.train_request().mask_group.keys.tolist()
-    sent = masked(clients.states[0], request, make_response(0))
+    assert request.mask_group.tolist() == [0, 1, 2, 3]
+    sent = clients.send_update(0, request)
     received_response = read_response(to_bytes(sent, schema), schema)
     assert isinstance(received_response, TrainResponse)
     assert received_response.masked.tolist() == sent.masked.tolist()
 
 
 def test_masked_messages_are_accepted_only_by_masking_recipes() -> None:
-    plain, schema, clients = MessageSchema(fedavg(), 3), MessageSchema(RECIPE, 3), FourClients()
+    plain, schema = MessageSchema(fedavg(), 3), MessageSchema(RECIPE, 3)
+    clients = MaskClients().prepare()
+    request = replace(make_train_request(0), mask_group=clients.members)
     with pytest.raises(BadMessage, match="step must be one of nothing"):
-        to_bytes(make_request(0, "keys"), plain)
+        to_bytes(MaskRequest(0, 0, "keys", clients.members), plain)
     with pytest.raises(BadMessage, match="the recipe does not mask updates"):
-        to_bytes(clients.train_request(), plain)
+        to_bytes(request, plain)
     with pytest.raises(BadMessage, match="the recipe does not mask updates"):
-        to_bytes(masked(clients.states[0], clients.train_request(), make_response(0)), plain)
+        to_bytes(clients.send_update(0, request), plain)
     with pytest.raises(BadMessage, match="masked must be an array of uint64"):
         to_bytes(make_response(0), schema)
     with pytest.raises(BadMessage, match="mask_group"):
-        to_bytes(replace(clients.train_request(), mask_group=None), schema)
+        to_bytes(make_train_request(0), schema)

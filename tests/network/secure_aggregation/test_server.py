@@ -11,20 +11,23 @@ import pytest
 from thalweg.aggregation import Masked
 from thalweg.federation import TrainRequest, TrainResponse
 from thalweg.network.secure_aggregation.client import (
+    MaskIdentity,
     answer_mask_request,
+    check_mask_group,
     mask_update,
     new_mask_state,
 )
 from thalweg.network.secure_aggregation.server import (
     INVALID_KEYS,
     MASK_NOT_REMOVABLE,
+    SAME_NODE_KEY,
     MaskedRoundResult,
     run_masked_round,
 )
 from thalweg.network.wire import MaskRequest, MaskResponse
 from thalweg.recipes import fedavg
 
-RULE = Masked()
+RULE, IDENTITY = Masked(), MaskIdentity("run")
 RECIPE = replace(fedavg(), secure_aggregation=RULE)
 UPDATES = np.array(
     [[0.5, -1.0, 0.25], [1.5, 0.0, 0.25], [0.0, 3.0, 0.25], [2.0, 2.0, 0.25], [1.0, 1.0, 0.25]],
@@ -41,20 +44,24 @@ def answer_honestly(request: MaskRequest, response: MaskResponse) -> MaskRespons
 class Round:
     """A round with five clients, of which at least four are needed.
 
-    `missing` maps an exchange (keys, shares, update or open) to the clients that do not respond.
+    `missing` maps an exchange (keys, shares, update, sign or open) to the clients that do not
+    respond; `idle` are clients without a training step.
     """
 
     def __init__(
-        self, missing: Mapping[str, list[int]] | None = None, forge: Forge = answer_honestly
+        self,
+        missing: Mapping[str, list[int]] | None = None,
+        forge: Forge = answer_honestly,
+        idle: list[int] | None = None,
     ) -> None:
-        self.missing, self.forge = missing or {}, forge
+        self.missing, self.forge, self.idle = missing or {}, forge, idle or []
         self.states = {client: new_mask_state() for client in ALL}
         self.exchanges: dict[str, list[int]] = {}  # the clients of each
 
     def run(self) -> MaskedRoundResult:
         zero, params = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.float32)
         requests = {client: TrainRequest(7, client, zero, np.ones(1), params) for client in ALL}
-        return run_masked_round(RECIPE, requests, self._answer, self._train)
+        return run_masked_round(RECIPE, requests, self._answer, self._train, "run")
 
     def _answer(self, requests: Mapping[int, MaskRequest]) -> dict[int, MaskResponse]:
         responses = {}
@@ -62,7 +69,7 @@ class Round:
             self.exchanges.setdefault(request.step, []).append(client)
             if client not in self.missing.get(request.step, []):
                 self.states[client], honest = answer_mask_request(
-                    request, self.states[client], RULE
+                    request, self.states[client], RULE, IDENTITY
                 )
                 responses[client] = self.forge(request, honest)
         return responses
@@ -72,9 +79,11 @@ class Round:
         responses = {}
         for client, request in requests.items():
             if client not in self.missing.get("update", []):
+                check_mask_group(request, self.states[client], RULE, IDENTITY)
                 zero, one = np.zeros(1, dtype=np.int64), np.ones(1)
+                steps = np.array([0 if client in self.idle else 2])
                 plain = TrainResponse(
-                    7, client, zero, UPDATES[client][None], 9, np.array([2]), one, zero, zero
+                    7, client, zero, UPDATES[client][None], 9, steps, one, zero, zero
                 )
                 self.states[client], responses[client] = mask_update(
                     plain, request, self.states[client], RULE, RECIPE
@@ -103,13 +112,14 @@ def test_client_that_is_missing_before_its_update_is_not_in_the_mean(exchange: s
         assert masked_round.exchanges[later] == [0, 1, 2, 4], "it gets no further requests"
 
 
-def test_client_that_is_missing_after_its_update_is_in_the_mean() -> None:
-    result = Round({"open": [3]}).run()
+@pytest.mark.parametrize("exchange", ["sign", "open"])
+def test_client_that_is_missing_after_its_update_is_in_the_mean(exchange: str) -> None:
+    result = Round({exchange: [3]}).run()
     assert [response.client for response in result.responses] == ALL
     np.testing.assert_allclose(result.responses[0].deltas, [[1.0, 1.0, 0.25]], atol=1e-6)
 
 
-@pytest.mark.parametrize("exchange", ["keys", "shares", "update", "open"])
+@pytest.mark.parametrize("exchange", ["keys", "shares", "update", "sign", "open"])
 def test_round_with_too_few_clients_has_no_sum(exchange: str) -> None:
     needed = RULE.required_clients(len(ALL))
     assert needed < len(ALL)
@@ -129,6 +139,44 @@ def test_client_with_invalid_keys_is_rejected_and_not_in_the_mean() -> None:
     result = Round(forge=send_zeros).run()
     assert [(each.client, each.reason) for each in result.rejections] == [(3, INVALID_KEYS)]
     np.testing.assert_allclose(result.responses[0].deltas, [[0.75, 0.75, 0.25]], atol=1e-6)
+
+
+def test_client_whose_keys_are_not_signed_by_its_node_is_rejected() -> None:
+    def send_other_key(request: MaskRequest, response: MaskResponse) -> MaskResponse:
+        if (request.client, request.step) != (3, "keys"):
+            return response
+        other = answer_mask_request(request, new_mask_state(), RULE, IDENTITY)[1]
+        swapped = {**response.values, "node_keys": other.values["node_keys"]}
+        return replace(response, values=swapped)
+
+    result = Round(forge=send_other_key).run()
+    assert [(each.client, each.reason) for each in result.rejections] == [(3, INVALID_KEYS)]
+    np.testing.assert_allclose(result.responses[0].deltas, [[0.75, 0.75, 0.25]], atol=1e-6)
+
+
+def test_second_client_with_the_same_node_key_is_rejected() -> None:
+    masked_round = Round()
+    masked_round.states[3] = masked_round.states[1]
+    result = masked_round.run()
+    assert [(each.client, each.reason) for each in result.rejections] == [(3, SAME_NODE_KEY)]
+    np.testing.assert_allclose(result.responses[0].deltas, [[0.75, 0.75, 0.25]], atol=1e-6)
+
+
+def test_cohort_that_is_too_small_gets_no_requests() -> None:
+    masked_round = Round()
+    zero, params = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.float32)
+    requests = {client: TrainRequest(7, client, zero, np.ones(1), params) for client in (0, 1)}
+    result = run_masked_round(RECIPE, requests, masked_round._answer, masked_round._train)
+    assert (list(result.responses), result.metric) == ([], "too_few")
+    assert masked_round.exchanges == {}
+
+
+def test_sum_needs_enough_clients_that_have_trained() -> None:
+    result = Round(idle=[0, 1]).run()
+    np.testing.assert_allclose(result.responses[0].deltas, [[1.0, 2.0, 0.25]], atol=1e-6)
+    masked_round = Round(idle=[0, 1, 2])
+    assert masked_round.run().metric == "too_few"
+    assert list(masked_round.exchanges)[-1] == "update", "no signatures are asked for"
 
 
 def test_response_with_a_wrong_number_of_rows_counts_as_missing() -> None:

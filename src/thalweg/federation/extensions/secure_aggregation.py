@@ -13,7 +13,13 @@ from thalweg.federation.context import RoundContext
 from thalweg.federation.extensions.base import RoundExtension
 from thalweg.federation.messages import build_updates
 from thalweg.recipes.base import Recipe
-from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYTES
+from thalweg.theory.masked_sums import (
+    KEY_BYTES,
+    NODE_KEY_BYTES,
+    SEALED_SHARES_BYTES,
+    SHARE_BYTES,
+    SIGNATURE_BYTES,
+)
 
 
 class MaskingCosts(RoundExtension):
@@ -38,23 +44,25 @@ def own_weight(recipe: Recipe, num_samples: int, num_steps: int) -> int:
 def simulate_masked_sum(recipe: Recipe, updates: Updates, num_asked: int) -> Updates:
     """Replace every update by the weighted mean, which is all that the server learns from masks.
 
-    There are no rows if fewer clients answered than secure aggregation requires of `num_asked`.
-    Updates with numbers that are not finite are returned as they are, so that validation finds
-    them.
+    There are no rows if fewer clients answered than secure aggregation requires of `num_asked`, or
+    if fewer than `min_clients` of them have trained. Updates with numbers that are not finite are
+    returned as they are, so that validation finds them.
     """
     secure_aggregation = recipe.secure_aggregation
     if secure_aggregation is None or len(updates) == 0 or not np.isfinite(updates.deltas).all():
         return updates
-    if len(updates) < secure_aggregation.required_clients(num_asked):
-        return drop_all_updates(updates)
-    total, total_weight = np.zeros(updates.deltas.shape[1], dtype=np.int64), 0
-    for delta, samples, steps in zip(
-        updates.deltas, updates.num_samples.tolist(), updates.num_steps.tolist(), strict=True
+    counts = zip(updates.num_samples.tolist(), updates.num_steps.tolist(), strict=True)
+    weights = [own_weight(recipe, samples, steps) for samples, steps in counts]
+    contributors = sum(weight > 0 for weight in weights)
+    if (
+        len(updates) < secure_aggregation.required_clients(num_asked)
+        or contributors < secure_aggregation.min_clients
     ):
-        weight = own_weight(recipe, samples, steps)
+        return drop_all_updates(updates)
+    total = np.zeros(updates.deltas.shape[1], dtype=np.int64)
+    for delta, weight in zip(updates.deltas, weights, strict=True):
         total += secure_aggregation.encode_update(delta, weight)
-        total_weight += weight
-    mean = secure_aggregation.decode_mean(total, total_weight)
+    mean = secure_aggregation.decode_mean(total, sum(weights))
     assert mean is not None  # simulated clients encode correctly
     return replace(updates, deltas=repeat_mean(mean, len(updates)))
 
@@ -67,14 +75,16 @@ def repeat_mean(mean: Floats32, count: int) -> Floats32:
 def masking_bytes(recipe: Recipe, num_clients: int, num_params: int) -> tuple[int, int]:
     """Return the bytes down and up that masks add to a round in which all clients answer.
 
-    A masked update has twice the size. The rest are keys, shares and their disclosure, for every
-    pair of clients.
+    A masked update has twice the size. The rest are keys, shares, signatures and the disclosure of
+    shares, for every pair of clients.
     """
     if recipe.secure_aggregation is None:
         return 0, 0
     pairs = num_clients**2
-    down = pairs * (3 * KEY_BYTES + SEALED_SHARES_BYTES)
-    up = num_clients * (4 * num_params + 3 * KEY_BYTES) + pairs * (
+    keys = 3 * KEY_BYTES + NODE_KEY_BYTES + SIGNATURE_BYTES
+    status_and_weight = 9
+    down = pairs * (keys + status_and_weight + SIGNATURE_BYTES + SEALED_SHARES_BYTES)
+    up = num_clients * (4 * num_params + keys + SIGNATURE_BYTES) + pairs * (
         SEALED_SHARES_BYTES + SHARE_BYTES
     )
     return down, up

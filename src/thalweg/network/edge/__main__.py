@@ -39,7 +39,15 @@ def _run(args: argparse.Namespace) -> str | None:
     store = Store.open(args.state, LOCK_TIMEOUT_S)
     try:
         options = DeviceOptions(
-            args.data, args.data_dir, args.capacity, args.queue, args.own_code, args.model
+            args.data,
+            args.data_dir,
+            args.capacity,
+            args.queue,
+            args.own_code,
+            args.model,
+            node_key=args.node_key,
+            peers=args.peers,
+            min_participants=args.min_participants,
         )
         daemon = Daemon(store, options, args.client, print_event)
         try:
@@ -62,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--queue", type=int, help="samples that may wait beside them")
     parser.add_argument("--own-code", action="store_true", help="a plan may name our own files")
     parser.add_argument("--model", help="the module to train: FILE.py:NAME")
+    parser.add_argument("--node-key", type=Path, help="private key that signs public keys")
+    parser.add_argument("--peers", type=Path, help="folder with public keys of trusted nodes")
+    parser.add_argument("--min-participants", type=int, help="clients in a secure sum")
     return parser
 
 

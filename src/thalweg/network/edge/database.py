@@ -80,6 +80,7 @@ def open_database(file: Path, identity: str) -> sqlite3.Connection:
             _check_database(db, file)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA secure_delete = ON")  # overwrites deleted content with zeros
             if db.execute("PRAGMA user_version").fetchone() == (0,):
                 _create_tables(db, identity)
                 sync(file.parent)

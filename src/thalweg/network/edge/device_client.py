@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from thalweg.core.errors import BadMessage
 from thalweg.core.noise import SystemNoise
@@ -20,7 +20,8 @@ from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
 from thalweg.network.remote_node import RemoteNode
-from thalweg.network.wire import MessageSchema
+from thalweg.network.wire import MaskRequest, MessageSchema
+from thalweg.recipes.base import Recipe
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class DeviceOptions:
         False  # True if a plan may name classes in this device's own Python files
     )
     model: str | None = None  # path of the module to train, if the plan trains one: file.py:Net
+    node_key: Path | None = None  # private key that signs the keys of secure aggregation
+    peers: Path | None = None  # folder with public keys of trusted nodes; None: trust on first use
+    min_participants: int | None = None  # of a secure sum; None: 3, and no sum is needed
 
 
 class DeviceClient(Protocol):
@@ -83,6 +87,8 @@ class ReplayClient:
             state, response = self._remote.execute(self._state, request)
             self._store.commit(self._remote.serialise_state(state), digest, response, request.rnd)
             self._state = state
+            if isinstance(request, MaskRequest) and request.deletes_secrets:
+                self._store.erase_deleted()
             return response
 
     def close(self) -> None:
@@ -90,11 +96,12 @@ class ReplayClient:
 
 
 def make_replay_client(
-    plan: Plan, invitation: Invitation, store: Store, data_dir: Path | None
+    plan: Plan, invitation: Invitation, store: Store, options: DeviceOptions
 ) -> ReplayClient:
     """The client of a scenario's world that an invitation names."""
     scenario, recipe = plan.scenario, plan.recipe
-    data = scenario.data.load(data_dir, plan.seed)
+    mask_identity = make_mask_identity(recipe, invitation.run, options)
+    data = scenario.data.load(options.data_dir, plan.seed)
     net = make_net(scenario, data)
     check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
@@ -109,7 +116,29 @@ def make_replay_client(
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
     schema = MessageSchema(recipe, net.num_params, data.task == "regression")
-    return ReplayClient(RemoteNode(node, schema), store)
+    return ReplayClient(RemoteNode(node, schema, mask_identity), store)
+
+
+def make_mask_identity(recipe: Recipe, run: str, options: DeviceOptions) -> Any:
+    """The `MaskIdentity` of a device; None without secure aggregation, if its owner permits it."""
+    if recipe.secure_aggregation is None:
+        if options.min_participants is not None:
+            raise BadMessage(
+                "this client sends updates only as part of a sum of at least "
+                f"{options.min_participants} clients (--min-participants), but the server's plan "
+                "has no secure aggregation. Serve it with --set secure_aggregation=masked."
+            )
+        return None
+    # Needs the optional package cryptography.
+    from thalweg.network.secure_aggregation.client import MIN_PARTICIPANTS, MaskIdentity
+    from thalweg.network.secure_aggregation.keys import read_node_key, read_trusted_keys
+
+    return MaskIdentity(
+        run,
+        None if options.node_key is None else read_node_key(options.node_key),
+        None if options.peers is None else read_trusted_keys(options.peers),
+        MIN_PARTICIPANTS if options.min_participants is None else options.min_participants,
+    )
 
 
 def check_tensors(invitation: Invitation, net: Net) -> None:

@@ -34,7 +34,7 @@ def make_device_client(
             f"--data {options.data}. Join with --data replay, or serve the run with --live."
         )
     if is_replay:
-        return make_replay_client(plan, invitation, store, options.data_dir)
+        return make_replay_client(plan, invitation, store, options)
     return make_live_client(plan, invitation, store, options)
 
 

@@ -35,10 +35,11 @@ class LiveClient:
         source: Source,
         sizes: LiveSizes | None = None,
         now: Callable[[], float] = time.monotonic,
+        mask_identity: Any = None,
     ) -> None:
         """The store must be open and is not closed here; `close` closes the source."""
         self._store, self._source, self._now = store, source, now
-        self.node = LiveNode(store, plan, client, schema, sizes)
+        self.node = LiveNode(store, plan, client, schema, sizes, mask_identity)
         self.collector = Collector(
             source, self.node.inbox, self.node.ingest, self.node.sizes.backlog, self._write_status
         )

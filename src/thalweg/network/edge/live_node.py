@@ -30,7 +30,7 @@ from thalweg.network.edge.live_stream import LiveStream
 from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
 from thalweg.network.remote_node import NodeState, RemoteNode
-from thalweg.network.wire import MessageSchema, from_bytes, to_bytes
+from thalweg.network.wire import MaskRequest, MessageSchema, from_bytes, to_bytes
 from thalweg.recipes.compatibility import check_task
 from thalweg.streams import Live
 
@@ -83,6 +83,7 @@ class LiveNode:
         client: int,
         schema: DataSchema,
         sizes: LiveSizes | None = None,
+        mask_identity: Any = None,  # MaskIdentity
     ) -> None:
         scenario, recipe = plan.scenario, plan.recipe
         require(
@@ -122,6 +123,7 @@ class LiveNode:
         self._remote = RemoteNode(
             Node(clients, client, trainer, scenario.prequential),
             MessageSchema(recipe, self.net.num_params, schema.is_regression),
+            mask_identity,
         )
         self._model: Floats32 | None = None  # the last model that this process received
         stored = store.state()
@@ -172,6 +174,8 @@ class LiveNode:
                 response, new_counts = self._add_test_counts(request, response, main)
                 self._model = request.params[main].copy()
             self._commit(state, digest=digest, response=response, rnd=request.rnd, **new_counts)
+            if isinstance(request, MaskRequest) and request.deletes_secrets:
+                self._store.erase_deleted()
             return response
 
     def ingest(self) -> bool:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from thalweg.engine.plan import Plan
-from thalweg.network.edge.device_client import DeviceOptions, check_shapes, check_tensors
+from thalweg.network.edge.device_client import (
+    DeviceOptions,
+    check_shapes,
+    check_tensors,
+    make_mask_identity,
+)
 from thalweg.network.edge.live_client import LiveClient
 from thalweg.network.edge.live_node import choose_sizes
 from thalweg.network.edge.schema import schema_from_json
@@ -20,6 +25,7 @@ def make_live_client(
         Membership(invitation.run, invitation.client, invitation.plan)
     )  # checked before anything is written
     schema = schema_from_json(invitation.schema)
+    mask_identity = make_mask_identity(plan.recipe, invitation.run, options)
     source = open_live_source(
         options.data, schema.sample_format, name=store.identity, data_dir=options.data_dir
     )
@@ -31,6 +37,7 @@ def make_live_client(
             schema,
             source,
             choose_sizes(options.capacity, options.queue),
+            mask_identity=mask_identity,
         )
     except BaseException:
         source.close()

@@ -60,6 +60,7 @@ class Store:
             raise
         try:
             store.state()  # detect damage immediately
+            store.erase_deleted()
         except BaseException:
             store.close()
             raise
@@ -129,6 +130,11 @@ class Store:
                 db.execute("DELETE FROM responses WHERE rnd < ?", (rnd - KEPT_ROUNDS,))
             if extra_write is not None:
                 extra_write(db)
+
+    def erase_deleted(self) -> None:
+        """Remove deleted and replaced content from the write-ahead log; tables have zeros there."""
+        with self.read_transaction() as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     # --- other tables in the same file ---
 

@@ -8,29 +8,32 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thalweg.core.errors import BadMessage
 from thalweg.core.types import Ints, Rejection
 from thalweg.federation import Octets, TrainRequest, TrainResponse
 from thalweg.federation.extensions.secure_aggregation import own_weight, repeat_mean
-from thalweg.network.secure_aggregation.client import (
-    DROPPED,
-    NOT_ASKED,
-    RECEIVED,
-    SECRET_BYTES,
+from thalweg.network.secure_aggregation.client import DROPPED, NOT_ASKED, RECEIVED
+from thalweg.network.secure_aggregation.keys import (
+    KEY_FIELDS,
     MaskVector,
+    compute_directory_digest,
+    compute_keys_digest,
+    compute_model_digest,
     derive_public_key,
-    derive_shared_key,
+    encode_weights,
     expand_seed,
-    make_mask_group,
+    is_public_key,
+    is_signed,
     make_pairwise_mask,
 )
 from thalweg.network.wire import MaskRequest, MaskResponse, MaskStep
 from thalweg.recipes.base import Recipe
 from thalweg.theory import recover_secret
+from thalweg.theory.masked_sums import KEY_BYTES
 
 SendMaskRequests = Callable[[Mapping[int, MaskRequest]], dict[int, MaskResponse]]  # by client
 SendTrainRequests = Callable[[Mapping[int, TrainRequest]], dict[int, TrainResponse]]
-INVALID_KEYS = "MaskResponse: its public keys are not valid."
+INVALID_KEYS = "MaskResponse: its public keys are not valid, or not signed by its node key."
+SAME_NODE_KEY = "MaskResponse: another client has the same node key."
 MASK_NOT_REMOVABLE = "its mask cannot be removed from the sum: the shares are inconsistent."
 
 
@@ -48,19 +51,14 @@ class KeyDirectory:
     """The clients that sent valid keys; shares are numbered by their index here, from 1."""
 
     members: Ints  # (n,) ascending
-    responses: Mapping[int, MaskResponse]
+    values: Mapping[str, Octets]  # (n, E) by name
+    digest: bytes
 
     def mask_key(self, client: int) -> bytes:
-        return bytes(self.responses[client].values["mask_keys"][0])
+        return bytes(self.values["mask_keys"][self.index(client)])
 
     def commitment(self, client: int) -> bytes:
-        return bytes(self.responses[client].values["commitments"][0])
-
-    @property
-    def channel_keys(self) -> Octets:
-        return np.concatenate(
-            [self.responses[client].values["channel_keys"][:1] for client in self.members.tolist()]
-        )
+        return bytes(self.values["commitments"][self.index(client)])
 
     def index(self, client: int) -> int:
         return int(np.searchsorted(self.members, client))
@@ -71,8 +69,9 @@ def run_masked_round(
     requests: Mapping[int, TrainRequest],
     send_mask_requests: SendMaskRequests,
     send_train_requests: SendTrainRequests,
+    run: str = "",
 ) -> MaskedRoundResult:
-    """Run the four exchanges of a round: keys, encrypted shares, updates, opened shares.
+    """Run the five exchanges of a round: keys, encrypted shares, updates, signatures, shares.
 
     A client that is missing in one exchange takes no part in the next ones. If too few clients are
     left, the round has no sum.
@@ -80,87 +79,155 @@ def run_masked_round(
     secure_aggregation, first = recipe.secure_aggregation, next(iter(requests.values()))
     assert secure_aggregation is not None
     needed = secure_aggregation.required_clients(len(requests))
+    if len(requests) < needed:
+        return MaskedRoundResult((), "too_few")
 
-    def send(step: MaskStep, members: Ints, **values: Octets) -> dict[int, MaskResponse]:
+    def send(
+        step: MaskStep,
+        members: Ints,
+        recipients: Sequence[int],
+        make_values: Callable[[int], Mapping[str, Octets]] = lambda client: {},
+    ) -> dict[int, MaskResponse]:
         return send_mask_requests(
             {
-                client: MaskRequest(first.rnd, client, step, members, first.probe_round, values)
-                for client in members.tolist()
+                client: MaskRequest(
+                    first.rnd, client, step, members, first.probe_round, make_values(client)
+                )
+                for client in recipients
             }
         )
 
-    received = _with_row_count(send("keys", _sorted_ids(requests)), 1)
-    valid = {client: each for client, each in received.items() if _has_valid_keys(each)}
-    rejections = [Rejection(client, INVALID_KEYS) for client in sorted(received.keys() - valid)]
-    if len(valid) < needed:
-        return MaskedRoundResult((), "too_few", rejections)
-    keys = KeyDirectory(_sorted_ids(valid), valid)
+    asked = sorted(requests)
+    received = _with_row_count(send("keys", _to_ints(asked), asked), 1)
+    keys, rejections = _make_directory(received, run, first)
     number = len(keys.members)
+    if number < needed:
+        return MaskedRoundResult((), "too_few", rejections)
     encrypted = _with_row_count(
-        send("shares", keys.members, channel_keys=keys.channel_keys), number
+        send("shares", keys.members, keys.members.tolist(), lambda client: keys.values), number
     )
     if len(encrypted) < needed:
         return MaskedRoundResult((), "too_few", rejections)
-    members = sorted(encrypted)
-    mask_group = make_mask_group(members, [keys.mask_key(client) for client in members])
+    group = sorted(encrypted)
     responses = send_train_requests(
-        {client: replace(requests[client], mask_group=mask_group) for client in members}
+        {client: replace(requests[client], mask_group=_to_ints(group)) for client in group}
     )
-    if len(responses) < needed:
+    weights = {client: _weight_of(recipe, response) for client, response in responses.items()}
+    contributors = sum(weight > 0 for weight in weights.values())
+    if len(responses) < needed or contributors < secure_aggregation.min_clients:
         return MaskedRoundResult((), "too_few", rejections)
-    open_requests = _make_open_requests(first, keys, encrypted, responses)
-    opened = _with_row_count(send_mask_requests(open_requests), number)
+    statement = {
+        "statuses": _make_statuses(keys.members, group, responses),
+        "weights": encode_weights(_to_ints([weights.get(each, 0) for each in keys.members])),
+    }
+    signed = _with_row_count(
+        send("sign", keys.members, sorted(responses), lambda client: statement), 1
+    )
     threshold = secure_aggregation.required_clients(number)
+    if len(signed) < threshold:
+        return MaskedRoundResult((), "too_few", rejections)
+    signatures = _collect_signatures(keys, signed)
+    opened = _with_row_count(
+        send(
+            "open",
+            keys.members,
+            sorted(signed),
+            lambda client: {
+                "signatures": signatures,
+                "encrypted_shares": _shares_for(client, keys, encrypted),
+            },
+        ),
+        number,
+    )
     if len(opened) < threshold:
         return MaskedRoundResult((), "too_few", rejections)
     secrets: dict[int, bytes] = {}
-    for member in members:
+    for member in group:
         secret = _recover_secret(member, keys, opened, threshold, member in responses)
         if secret is None:
             rejections.append(Rejection(member, MASK_NOT_REMOVABLE))
         else:
             secrets[member] = secret
-    if len(secrets) < len(members):
+    if len(secrets) < len(group):
         return MaskedRoundResult((), "invalid_sum", rejections)
-    total = _unmask(responses, keys, secrets, f"{first.rnd} {first.probe_round}")
-    return replace(_decode_mean(recipe, responses, total), rejections=rejections)
+    total = _unmask(responses, keys, secrets, compute_model_digest(first))
+    result = _decode_mean(recipe, responses, total, sum(weights.values()))
+    return replace(result, rejections=rejections)
 
 
-def _make_open_requests(
-    request: TrainRequest,
-    keys: KeyDirectory,
-    encrypted: Mapping[int, MaskResponse],
-    responses: Mapping[int, TrainResponse],
-) -> dict[int, MaskRequest]:
-    """Requests for shares, to the clients whose update was received."""
-    members = keys.members.tolist()
-    statuses = [
-        RECEIVED if client in responses else DROPPED if client in encrypted else NOT_ASKED
-        for client in members
-    ]
+def _make_directory(
+    received: Mapping[int, MaskResponse], run: str, request: TrainRequest
+) -> tuple[KeyDirectory, list[Rejection]]:
+    """The directory of the clients with valid keys, and the rejections of the others."""
+    valid: dict[int, Mapping[str, Octets]] = {}
+    rejections: list[Rejection] = []
+    node_keys: set[bytes] = set()
+    for client, response in sorted(received.items()):
+        values = response.values
+        node_key = values["node_keys"][0].tobytes()
+        if not _has_valid_keys(client, values, run, request):
+            rejections.append(Rejection(client, INVALID_KEYS))
+        elif node_key in node_keys:
+            rejections.append(Rejection(client, SAME_NODE_KEY))
+        else:
+            valid[client] = values
+            node_keys.add(node_key)
+    members = _to_ints(list(valid))
     values = {
-        "channel_keys": keys.channel_keys,
-        "statuses": np.array(statuses, dtype=np.uint8)[:, None],
+        name: np.concatenate([each[name] for each in valid.values()])
+        for name in ((*KEY_FIELDS, "signatures") if valid else ())
     }
-    open_requests = {}
-    for index, client in enumerate(members):
-        if client in responses:
-            own = {**values, "encrypted_shares": _shares_for(index, keys, encrypted)}
-            open_requests[client] = MaskRequest(
-                request.rnd, client, "open", keys.members, request.probe_round, own
-            )
-    return open_requests
+    if not valid:
+        return KeyDirectory(members, values, b""), rejections
+    digest = compute_directory_digest(run, request.rnd, request.probe_round, members, values)
+    return KeyDirectory(members, values, digest), rejections
+
+
+def _has_valid_keys(
+    client: int, values: Mapping[str, Octets], run: str, request: TrainRequest
+) -> bool:
+    """Whether other clients will accept the keys of a client, unless they do not trust it."""
+    mask_key, channel_key, commitment, node_key, signature = (
+        values[name][0].tobytes() for name in (*KEY_FIELDS, "signatures")
+    )
+    digest = compute_keys_digest(
+        run, request.rnd, request.probe_round, client, mask_key, channel_key, commitment
+    )
+    return (
+        is_public_key(mask_key)
+        and is_public_key(channel_key)
+        and is_signed(node_key, digest, signature)
+    )
+
+
+def _make_statuses(
+    members: Ints, group: Sequence[int], responses: Mapping[int, TrainResponse]
+) -> Octets:
+    """(n, 1) whether the update of each member was received, dropped or not asked for."""
+    statuses = [
+        RECEIVED if client in responses else DROPPED if client in group else NOT_ASKED
+        for client in members.tolist()
+    ]
+    return np.array(statuses, dtype=np.uint8)[:, None]
+
+
+def _collect_signatures(keys: KeyDirectory, signed: Mapping[int, MaskResponse]) -> Octets:
+    """(n, 96) the signatures of all members; zeros where missing."""
+    signatures = np.zeros_like(keys.values["signatures"])
+    for client, response in signed.items():
+        signatures[keys.index(client)] = response.values["signatures"][0]
+    return signatures
+
+
+def _weight_of(recipe: Recipe, response: TrainResponse) -> int:
+    return own_weight(recipe, response.num_samples, int(response.num_steps[0]))
 
 
 def _decode_mean(
-    recipe: Recipe, responses: Mapping[int, TrainResponse], total: MaskVector
+    recipe: Recipe, responses: Mapping[int, TrainResponse], total: MaskVector, weight: int
 ) -> MaskedRoundResult:
     """Set every update to the mean; no responses if the sum is out of range."""
     assert recipe.secure_aggregation is not None
-    weight = sum(
-        own_weight(recipe, response.num_samples, int(response.num_steps[0]))
-        for response in responses.values()
-    )
     mean = recipe.secure_aggregation.decode_mean(total.view(np.int64), weight)
     if mean is None:
         return MaskedRoundResult((), "invalid_sum")
@@ -174,7 +241,7 @@ def _unmask(
     responses: Mapping[int, TrainResponse],
     keys: KeyDirectory,
     secrets: Mapping[int, bytes],
-    round_label: str,
+    model: bytes,
 ) -> MaskVector:
     """(P,) the sum of the updates, without masks."""
     masked = [response.masked for response in responses.values() if response.masked is not None]
@@ -187,7 +254,7 @@ def _unmask(
             continue
         for other in responses:  # the pairwise masks with a missing client do not cancel
             total += make_pairwise_mask(
-                secret, keys.mask_key(other), member, other, round_label, len(total)
+                secret, keys.mask_key(other), member, other, keys.digest, model, len(total)
             )
     return total
 
@@ -209,7 +276,7 @@ def _recover_secret(
         shares = {
             keys.index(holder) + 1: bytes(opened[holder].values["shares"][row]) for holder in chosen
         }
-        secret = recover_secret(shares, SECRET_BYTES)
+        secret = recover_secret(shares, KEY_BYTES)
         if secret is None:
             continue
         if is_received and hashlib.sha256(secret).digest() == keys.commitment(member):
@@ -230,18 +297,9 @@ def _choose_holders(holders: Sequence[int], number: int) -> Iterator[Sequence[in
         yield [holder for holder in holders if holder != left_out][:number]
 
 
-def _has_valid_keys(response: MaskResponse) -> bool:
-    """Whether other clients can derive shared keys with both public keys."""
-    try:
-        for name in ("mask_keys", "channel_keys"):
-            derive_shared_key(bytes(range(1, 33)), bytes(response.values[name][0]), "trial")
-    except BadMessage:
-        return False
-    return True
-
-
-def _shares_for(index: int, keys: KeyDirectory, encrypted: Mapping[int, MaskResponse]) -> Octets:
+def _shares_for(client: int, keys: KeyDirectory, encrypted: Mapping[int, MaskResponse]) -> Octets:
     """(n, E) the encrypted shares of all members for one member; zeros where missing."""
+    index = keys.index(client)
     example = next(iter(encrypted.values())).values["encrypted_shares"]
     shares = np.zeros_like(example)
     for row, member in enumerate(keys.members.tolist()):
@@ -259,5 +317,5 @@ def _with_row_count(responses: dict[int, MaskResponse], count: int) -> dict[int,
     }
 
 
-def _sorted_ids(by_client: Mapping[int, object]) -> Ints:
-    return np.array(sorted(by_client), dtype=np.int64)
+def _to_ints(numbers: Sequence[int]) -> Ints:
+    return np.array(numbers, dtype=np.int64)
