@@ -148,7 +148,7 @@ def test_score_is_never_a_test_metric() -> None:
     with pytest.raises(ConfigError, match=r"headline=f1 has no effect.*validation_accuracy"):
         choose_score(by_f1, data)
     silent = replace(plan, scenario=replace(plan.scenario, prequential=0))
-    with pytest.raises(ConfigError, match=r"prequential=0.*--set prequential=32"):
+    with pytest.raises(ConfigError, match=r"prequential=0.*\(prequential=32\)"):
         choose_score(silent, timed)
 
 

@@ -83,7 +83,7 @@ def read_rows_to_predict(file: Path, rules: Preprocessing) -> RowsToPredict:
     suffix = file.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(file, ("x",), ("y", "client", "time"))
-        keys = {name: arrays[name] for name in ("client", "time") if name in arrays}
+        keys: dict[str, Any] = {name: arrays[name] for name in ("client", "time") if name in arrays}
         return RowsToPredict(arrays["x"], arrays.get("y"), arrays.get("client"), keys)
     if suffix not in TABLES:
         raise DataError(

@@ -422,8 +422,10 @@ def _convert_fractions(table: pa.Table, labels: tuple[str, ...]) -> pa.Table:
     """Convert label columns that are texts of numbers with fractions: they are not classes."""
     for name in labels:
         numbers = text_to_numbers(table.column(name))
-        values = None if numbers is None else numbers.drop_null().to_numpy()
-        if values is not None and (values != np.floor(values)).any():
+        if numbers is None:
+            continue
+        values = numbers.drop_null().to_numpy()
+        if (values != np.floor(values)).any():
             table = table.set_column(table.column_names.index(name), name, numbers)
     return table
 
