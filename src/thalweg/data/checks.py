@@ -55,8 +55,8 @@ def find_problems(data: Dataset) -> list[str]:
 
     >>> x = np.sqrt(np.arange(50.0))
     >>> data = Dataset.from_frame({"a": np.tile(x, 2), "sick": [0, 1] * 50}, label="sick")
-    >>> find_problems(data)
-    ['50 of 100 rows repeat another row exactly; 10 of the 20 test rows are also ...']
+    >>> print(*find_problems(data))
+    50 of 100 rows repeat another row exactly; 10 of the 20 test rows are also ...
     """
     leaks = _find_leaks(data) if data.kind == "features" and data.x.ndim == 2 else []
     return [
