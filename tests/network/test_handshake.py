@@ -23,6 +23,7 @@ from thalweg.network.handshake import (
     handshake_from_bytes,
     handshake_to_bytes,
 )
+from thalweg.network.rejections import RejectionCode
 from thalweg.network.wire import FORMAT
 
 RUN, IDENTITY = "0123456789abcdef" * 2, "f" * 32
@@ -32,7 +33,7 @@ MESSAGES: list[HandshakeMessage] = [
     IdentityResponse(IDENTITY),
     IdentityResponse(IDENTITY, requested_number=0, run=RUN),
     INVITATION,
-    JoinRejection("the server has …, this client has …"),
+    *map(JoinRejection, RejectionCode),
 ]
 
 
@@ -42,8 +43,8 @@ def test_handshake_messages_round_trip(message: HandshakeMessage) -> None:
 
 
 def test_join_rejection_in_place_of_a_message_raises_its_reason() -> None:
-    with pytest.raises(BadMessage, match=r"^no room$"):
-        handshake_from_bytes(handshake_to_bytes(JoinRejection("no room")), IdentityResponse)
+    with pytest.raises(BadMessage, match=r"^all clients of the run have joined already\.$"):
+        handshake_from_bytes(handshake_to_bytes(JoinRejection(RejectionCode.FULL)), IdentityResponse)
 
 
 def test_message_of_another_kind_is_rejected() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import thalweg.network.flower  # noqa: F401  (fails early if Flower is missing)
 from thalweg.cli.progress import print_json
 from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.errors import ConfigError, require
+from thalweg.core.registry import Registry
 from thalweg.nets.module import make_path_absolute
 from thalweg.network.flower.client_processes import ClientProcesses
 from thalweg.network.flower.liveness import lock_file
@@ -44,7 +45,7 @@ def join_command(
     data_dir: Path | None,
     capacity: int | None,
     queue: int | None,
-    own_code: bool,
+    components: Sequence[str],
     model: str | None,
     insecure: bool,
     as_json: bool,
@@ -61,7 +62,9 @@ def join_command(
     options += ["--data-dir", str(data_dir.absolute())] if data_dir is not None else []
     options += ["--capacity", str(capacity)] if capacity is not None else []
     options += ["--queue", str(queue)] if queue is not None else []
-    options += ["--own-code"] if own_code else []
+    Registry.from_paths([*components, *([] if model is None else [model])])  # reports wrong paths
+    for component in components:
+        options += ["--component", make_path_absolute(component)]
     options += ["--model", make_path_absolute(model)] if model is not None else []
     options += _secure_aggregation_options(trust, peers, min_participants)
     _, address = local_address(host, port)

@@ -556,8 +556,8 @@ def join(
         typer.Option(
             metavar="SOURCE",
             help=(
-                "[cyan]replay[/cyan]: the scenario's own samples, as in a simulation. For a --live "
-                "server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet file, "
+                "[cyan]replay[/cyan]: the scenario's own samples, as in a simulation, of a built-in "
+                "data set; [cyan]replay:NAME[/cyan]: of your file or data set. For a --live server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet file, "
                 "a folder of images, [cyan]river:Elec2[/cyan], "
                 "[cyan]package.module:function[/cyan]."
             ),
@@ -585,12 +585,14 @@ def join(
             help="Samples that may wait on disk, half of them for their labels. Default: 256."
         ),
     ] = None,
-    own_code: Annotated[
-        bool,
+    component: Annotated[
+        list[str] | None,
         typer.Option(
-            "--own-code", help="Allow the server's plan to use this machine's Python files."
+            metavar="FILE.py:NAME",
+            help="A class or function of yours that the server's plan may use by its name. May be "
+            "repeated.",
         ),
-    ] = False,
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -640,7 +642,7 @@ def join(
         data_dir=data_dir,
         capacity=capacity,
         queue=queue,
-        own_code=own_code,
+        components=component or (),
         model=model,
         insecure=insecure,
         as_json=as_json,

@@ -3,7 +3,7 @@
 A field that holds one of several components is declared with `choice(table)`. In a TOML file it
 reads ``{kind = "dds", budget = 0.5}``. Besides the names in the table, a kind may be
 ``package.module:Class`` or ``path/to/file.py:Class``, so that user-defined components need no
-registration.
+registration. With a `Registry`, as for plans from another machine, nothing is imported by name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import msgspec
 
 from thalweg.core.capabilities import find_partial_capability, get_members
 from thalweg.core.errors import ConfigError, ThalwegError, UnknownName, require
+from thalweg.core.registry import NotRegistered, Registry, holds_text
 from thalweg.core.remedies import format_setting
 
 T = TypeVar("T")
@@ -89,9 +90,15 @@ def plan_fields(part: Any) -> list[dataclasses.Field[Any]]:
     return [each for each in dataclasses.fields(part) if each.metadata.get("in_plan", True)]
 
 
-def from_dict(cls: type[T], plain: Mapping[str, Any], where: str = "") -> T:
-    """Build a dataclass from plain values and check every name and type."""
-    return _construct(cls, plain, where, lambda _: _MISSING)
+def from_dict(
+    cls: type[T], plain: Mapping[str, Any], where: str = "", registry: Registry | None = None
+) -> T:
+    """Build a dataclass from plain values and check every name and type.
+
+    With a `registry` the values are those of another machine: they can name only what is
+    registered.
+    """
+    return _construct(cls, plain, where, lambda _: _MISSING, registry)
 
 
 def with_settings(part: T, settings: Mapping[str, Any], where: str = "") -> T:
@@ -264,10 +271,14 @@ def kind_of(part: Any, table: Table) -> str:
     return f"{find_source(cls.__module__)}:{cls.__qualname__}"
 
 
-def class_of(kind: str, table: Table, what: str) -> type[Any]:
+def class_of(
+    kind: str, table: Table, what: str, registry: Registry | None = None
+) -> type[Any]:
     """Return the class of a kind; `what` names the field in error messages."""
     if kind in table:
         return typing.cast("type[Any]", table[kind])
+    if registry is not None and ":" in kind:
+        kind = registry.find_path(kind, what)
     source, colon, name = kind.rpartition(":")
     if kind.endswith(".py"):
         raise ConfigError(f"{what}={kind}: expected a class of that file, such as {kind}:CLASS.")
@@ -421,21 +432,25 @@ def check_not_loading() -> None:
     )
 
 
-def build(table: Table, value: Any, where: str) -> Any:
+def build(table: Table, value: Any, where: str, registry: Registry | None = None) -> Any:
     """Build a component from ``{"kind": "dds", "budget": 0.5}`` or from its kind alone."""
     if isinstance(value, str):
         value = {"kind": value}
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
         raise ConfigError(f"{where}: expected a kind, one of {sorted(table)}, got {value!r}.")
-    cls = class_of(value["kind"], table, where)
+    cls = class_of(value["kind"], table, where, registry)
     fields = {name: item for name, item in value.items() if name != "kind"}
-    return _construct(cls, fields, where, lambda name: get_default(_fields(cls)[name]))
+    return _construct(cls, fields, where, lambda name: get_default(_fields(cls)[name]), registry)
 
 
 def _construct(
-    cls: type[T], settings: Mapping[str, Any], where: str, current: Callable[[str], Any]
+    cls: type[T],
+    settings: Mapping[str, Any],
+    where: str,
+    current: Callable[[str], Any],
+    registry: Registry | None,
 ) -> T:
-    values = _convert_fields(cls, settings, where, current)
+    values = _convert_fields(cls, settings, where, current, registry)
     missing = [
         name
         for name, field in _fields(cls).items()
@@ -447,13 +462,24 @@ def _construct(
 
 
 def _convert_fields(
-    cls: type[Any], settings: Mapping[str, Any], where: str, current: Callable[[str], Any]
+    cls: type[Any],
+    settings: Mapping[str, Any],
+    where: str,
+    current: Callable[[str], Any],
+    registry: Registry | None = None,
 ) -> dict[str, Any]:
     """Convert settings to field values; ``current(name)`` is the value that a mapping changes."""
     fields, hints = _fields(cls), _type_hints(cls)
     for name in settings:
         if name not in fields:
             raise UnknownName(f"field of {where or cls.__name__}", name, fields)
+    if registry is not None:
+        return {
+            name: _convert_received(
+                fields[name], hints[name], value, f"{where}.{name}" if where else name, registry
+            )
+            for name, value in settings.items()
+        }
     return {
         name: _convert_value(
             fields[name], hints[name], value, f"{where}.{name}" if where else name, current(name)
@@ -499,12 +525,48 @@ def _convert_value(
     return value if isinstance(value, nested) else _convert_plain(value, hint, where, current)
 
 
-def _convert_item(cls: type[Any], value: Any, where: str) -> Any:
+def _convert_item(
+    cls: type[Any], value: Any, where: str, registry: Registry | None = None
+) -> Any:
     if isinstance(value, cls):
         return value
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where}: expected fields of {cls.__name__}, got {value!r}.")
-    return from_dict(cls, value, where)
+    return from_dict(cls, value, where, registry)
+
+
+def _convert_received(
+    field: dataclasses.Field[Any], hint: Any, value: Any, where: str, registry: Registry
+) -> Any:
+    """Convert a value from another machine.
+
+    Such values are complete, as `to_dict` writes them. Short forms are not accepted, because
+    expanding them may import something.
+    """
+    table, nested = field.metadata.get("table"), _nested_class(hint)
+    if not field.metadata.get("in_plan", True):
+        raise NotRegistered(f"{where}: a plan cannot set this field.")
+    if type(None) in typing.get_args(hint) and (value is None or value == "none"):
+        return None
+    if table is not None:
+        is_component = dataclasses.is_dataclass(value)  # of this machine
+        part = value if is_component else build(table, value, where, registry)
+        return _check_component(part, field, hint, where)
+    if nested is not None and typing.get_origin(hint) is tuple and isinstance(value, list):
+        parts = enumerate(value)
+        return tuple(_convert_item(nested, each, f"{where}[{i}]", registry) for i, each in parts)
+    if nested is not None:
+        return _convert_item(nested, value, where, registry)
+    if holds_text(hint) and value != _to_plain(get_default(field)):
+        value = registry.convert_text(field, value, where)
+    if not field.metadata.get("any_number", False):
+        registry.check_numbers(value, where)
+    return _convert_plain(value, hint, where, get_default(field))
+
+
+def _to_plain(value: Any) -> Any:
+    """Return the default of a field as `to_dict` writes it."""
+    return "none" if value is None else list(value) if isinstance(value, tuple) else value
 
 
 def _convert_plain(value: Any, hint: Any, where: str, current: Any) -> Any:

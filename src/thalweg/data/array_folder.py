@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError
+from thalweg.core.registry import local_path
 from thalweg.data.arrays import OPTIONAL, REQUIRED
 from thalweg.data.base import Dataset
 from thalweg.data.own import Rules, dataset_from_arrays, read_once
@@ -26,7 +27,7 @@ class ArrayFolder(Rules):
     are read into memory.
     """
 
-    path: str
+    path: str = local_path()
     """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thalweg.core.errors import require
+from thalweg.core.registry import local_path
 from thalweg.data.base import Dataset
 from thalweg.data.npz import read_npz
 from thalweg.data.own import Rules, dataset_from_arrays, read_once
@@ -35,7 +36,7 @@ class Arrays(Rules):
     a regression: of all rows). With clients, the client of each test row is known as well.
     """
 
-    path: str
+    path: str = local_path()
     """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""
 
     def __post_init__(self) -> None:

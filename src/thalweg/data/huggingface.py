@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
+from thalweg.core.registry import local_path
 from thalweg.core.remedies import format_setting
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_column, read_seconds
@@ -39,7 +40,7 @@ class HuggingFace(Rules):
     names of the classes.
     """
 
-    name: str
+    name: str = local_path()
     """Such as mnist or user/name, or a folder."""
     label: str | tuple[str, ...] = "label"
     """The column to predict; several columns (a,b) are the outputs of a regression."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from thalweg.core.errors import DataError
+from thalweg.core.registry import plain_text
 from thalweg.data.base import Dataset
 from thalweg.data.mapped import checksum_array
 
@@ -20,10 +21,10 @@ class InMemory:
 
     depends_on_seed: ClassVar[bool] = False
 
-    name: str = ""
+    name: str = plain_text(default="")
     rows: int = 0
     """Number of training rows."""
-    checksum: int = 0
+    checksum: int = field(default=0, metadata={"any_number": True})
     dataset: Dataset | None = field(
         default=None, repr=False, compare=False, metadata={"in_plan": False}
     )

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from thalweg.core.config import check_ranges, parse_pairs
 from thalweg.core.errors import ConfigError, DataError, UnknownName
+from thalweg.core.registry import plain_options, plain_text, registered_name
 from thalweg.core.rng import Draw, rng_for
 from thalweg.data.base import Dataset
 from thalweg.data.own import Rules, read_once
@@ -35,14 +36,14 @@ class RiverStream(Rules):
 
     depends_on_seed: ClassVar[bool] = True  # generators do
 
-    name: str
+    name: str = registered_name(lambda: _list_classes())
     """A class of river.datasets.synth (SEA, RandomRBFDrift) or of river.datasets (Phishing)."""
     samples: int | None = None
     """Number of samples; None: all of a data set, 10000 of a generator."""
     clients: int = 10
-    options: str = ""
+    options: str = plain_options(default="")
     """Arguments of the class, such as variant=2,noise=0.1."""
-    drop: tuple[str, ...] = ()
+    drop: tuple[str, ...] = plain_text(default=())
     """Features that are not used."""
 
     def __post_init__(self) -> None:
@@ -105,19 +106,25 @@ def _deal(stream: Any, clients: int, limit: int | None) -> Iterator[tuple[Any, A
 
 def _find_class(name: str) -> tuple[Any, bool]:
     """Return a class of River by name, and whether it is a generator."""
+    known, short = _list_classes(name), name.removeprefix("synth.")
+    if short not in known:
+        raise UnknownName("stream of River", name, known)
+    from river.datasets import base
+
+    return known[short], issubclass(known[short], base.SyntheticDataset)
+
+
+def _list_classes(name: str = "NAME") -> dict[str, Any]:
+    """Return the streams of River by name."""
     try:
         from river import datasets
         from river.datasets import base, synth
     except ImportError as error:
         raise ConfigError(f"river:{name} needs River: pip install 'thalweg[river]'.") from error
-    known = {
+    return {
         each: getattr(package, each)
         for package in (datasets, synth)
         for each in package.__all__
         if inspect.isclass(getattr(package, each))
         and issubclass(getattr(package, each), base.Dataset)
     }
-    short = name.removeprefix("synth.")
-    if short not in known:
-        raise UnknownName("stream of River", name, known)
-    return known[short], issubclass(known[short], base.SyntheticDataset)

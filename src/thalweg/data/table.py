@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thalweg.core.errors import require
+from thalweg.core.registry import local_path
 from thalweg.data.base import Dataset
 from thalweg.data.columns import read_table
 from thalweg.data.own import Rules, check_roles, dataset_from_table, read_once
@@ -27,7 +28,7 @@ class Table(Rules):
     must be dropped.
     """
 
-    path: str
+    path: str = local_path()
     """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""
     label: str | tuple[str, ...] = "label"
     """The column to predict; several columns (a,b) are the outputs of a regression."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from thalweg.core.config import check_literals, check_ranges, load_object, parse_pairs
 from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.registry import plain_options, registered_name
 from thalweg.core.types import Floats, Ints, Supplies
 from thalweg.drift.actions import AlarmOptions
 from thalweg.drift.base import Bools, Detector
@@ -58,9 +59,9 @@ class RiverAlarm(AlarmOptions):
     alarm in round 3
     """
 
-    name: str = "ADWIN"
+    name: str = registered_name(lambda: _list_river_detectors(), default="ADWIN")
     """Name of a River detector, or a class of your own."""
-    settings: str = ""
+    settings: str = plain_options(default="")
     """Arguments of the detector, such as clock=1,delta=0.01; empty: its defaults. Write
     clock=1;delta=0.01 where commas separate the changes of a recipe."""
     max_values: int = 1000
@@ -159,6 +160,13 @@ class RiverAlarm(AlarmOptions):
 
 
 def _find_river_detector(name: str) -> Any:
+    known = _list_river_detectors()
+    if name not in known:
+        raise UnknownName("detector of River", name, known)
+    return known[name]
+
+
+def _list_river_detectors() -> dict[str, type[Any]]:
     try:
         modules = [importlib.import_module(module) for module in RIVER_MODULES]
     except ImportError as error:
@@ -166,15 +174,12 @@ def _find_river_detector(name: str) -> Any:
             "alarm=river needs the package river, which is not installed. Install it with "
             "pip install 'thalweg[river]', or use page-hinkley, ddm or window-test."
         ) from error
-    known = {
+    return {
         key: member
         for module in modules
         for key, member in vars(module).items()
         if isinstance(member, type) and hasattr(member, "drift_detected")
     }
-    if name not in known:
-        raise UnknownName("detector of River", name, known)
-    return known[name]
 
 
 def _widen(table: Floats, width: int) -> Floats:

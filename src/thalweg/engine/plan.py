@@ -19,6 +19,7 @@ import tomli_w
 from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
+from thalweg.core.registry import Registry
 from thalweg.core.remedies import format_setting
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
@@ -37,7 +38,7 @@ class Plan:
 
     recipe: Recipe
     scenario: Scenario
-    seed: int = 0
+    seed: int = dataclasses.field(default=0, metadata={"any_number": True})
     engine: EngineName = "fast"
 
     def __post_init__(self) -> None:
@@ -343,13 +344,24 @@ def plan_to_toml(plan: AnyPlan) -> str:
 
 
 def plan_from_toml(text: str, where: str) -> Plan:
-    """Return the plan of a recipe from the text of a TOML file; `where` names it in errors."""
-    plain = _parse_toml(text, where)
+    """Return the plan of a recipe from the text of a TOML file; `where` names it in errors.
+
+    The plan may import files that it names. Read the plan of another machine with
+    `plan_from_dict`.
+    """
+    return plan_from_dict(_parse_toml(text, where), where, None)
+
+
+def plan_from_dict(plain: Mapping[str, Any], where: str, registry: Registry | None) -> Plan:
+    """Return the plan of a recipe from plain values.
+
+    With a registry the plan can name only what is registered: no files, modules or functions.
+    """
     require(
         "baseline" not in plain,
         f"{where} is the plan of a baseline; expected the plan of a recipe.",
     )
-    return from_dict(Plan, plain)
+    return from_dict(Plan, plain, registry=registry)
 
 
 def any_plan_from_toml(text: str, where: str) -> AnyPlan:

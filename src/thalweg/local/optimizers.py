@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from thalweg.core.config import check_ranges, parse
 from thalweg.core.errors import ConfigError, UnknownName, require
+from thalweg.core.registry import plain_options, registered_name
 
 if TYPE_CHECKING:
     import torch
@@ -284,9 +285,9 @@ class TorchOptimizer:
     0.5
     """
 
-    name: str
+    name: str = registered_name(lambda: list_torch_optimizers())
     """A class of torch.optim."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = plain_options(default_factory=dict)
     """Other arguments of the class than lr, momentum and weight_decay."""
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from thalweg.core.config import get_function_path, load_function
 from thalweg.core.errors import ConfigError
+from thalweg.core.registry import local_object
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +25,7 @@ class LossFunction:
     ``path/to/file.py:function`` or ``package.module:function``.
     """
 
-    path: str
+    path: str = local_object()
     """Where the function is defined: file.py:function or package.module:function."""
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from thalweg.core.config import check_literals, find_source, list_names, load_object
 from thalweg.core.errors import ConfigError, require
+from thalweg.core.registry import local_object, local_path, plain_options
 from thalweg.nets.builders import NetSpec
 from thalweg.nets.net import Net, Shape
 
@@ -44,15 +45,15 @@ class Module:
     [('weight', 12), ('bias', 3)]
     """
 
-    path: str = ""
+    path: str = local_object(default="")
     """``file.py:Net`` or ``package.module:Net``."""
-    options: dict[str, Any] = field(default_factory=dict, hash=False)
+    options: dict[str, Any] = plain_options(default_factory=dict, hash=False)
     """Keyword arguments for the class or function."""
     buffers: Literal["average", "local", "reject"] = "average"
     """Floating-point buffers, such as the statistics of BatchNorm: average them like parameters;
     local: each client continues from its own buffers and normalisation layers, and the server has
     their average (FedBN, Li et al., 2021); or reject modules that have them."""
-    digest: str = ""
+    digest: str = local_path(default="")
     """Digest of the file of `path`, or of the names and shapes of the tensors of an object that
     cannot be imported; empty for a package. Set when a plan is made."""
     source: Any = field(default=None, repr=False, compare=False, metadata={"in_plan": False})

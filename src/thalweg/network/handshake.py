@@ -5,8 +5,8 @@
     server -> client    Invitation        the client's number, the plan, and the form of the data
     client -> server    Hello (`federation.messages`), or a JoinRejection
 
-Either side can reject the other with a `JoinRejection` that states the reason. Handshake messages
-have a format number of their own, which changes less often than that of the other messages, so
+Either side can reject the other with a `JoinRejection`, which has a code and no other content
+(`network/rejections.py`). Handshake messages have a format number of their own, which changes less often than that of the other messages, so
 that different versions can still report that they differ. After the handshake both sides have the
 same `MessageSchema`.
 """
@@ -24,14 +24,14 @@ from thalweg import __version__
 from thalweg.core.errors import BadMessage
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.network.fields import FieldReader
+from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import FORMAT
 
-HANDSHAKE_FORMAT = 3
+HANDSHAKE_FORMAT = 4
 MAX_HANDSHAKE_BYTES = 1 << 20
 MAX_PLAN_CHARS = 1 << 18
 MAX_SCHEMA_CHARS = 1 << 18
 MAX_TENSORS_CHARS = 1 << 18
-MAX_REASON_CHARS = 4000
 IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -74,9 +74,9 @@ class Invitation:
 
 @dataclass(frozen=True)
 class JoinRejection:
-    """One side rejects the other, with a reason."""
+    """One side rejects the other."""
 
-    reason: str
+    code: RejectionCode
 
 
 HandshakeMessage = IdentityRequest | IdentityResponse | Invitation | JoinRejection
@@ -86,21 +86,22 @@ H = TypeVar("H", bound=HandshakeMessage)
 def handshake_to_bytes(message: HandshakeMessage) -> bytes:
     """Validate and encode a handshake message.
 
-    >>> handshake_from_bytes(handshake_to_bytes(JoinRejection("too old")), JoinRejection).reason
-    'too old'
+    >>> rejection = JoinRejection(RejectionCode.FULL)
+    >>> handshake_from_bytes(handshake_to_bytes(rejection), JoinRejection).code.value
+    'full'
     """
     plain: dict[str, Any] = dict(vars(message))
     if isinstance(message, Invitation):
         plain["shape"] = np.array(message.shape, dtype=np.int64)
     if isinstance(message, JoinRejection):
-        plain["reason"] = message.reason[:MAX_REASON_CHARS]
+        plain["code"] = message.code.value
     kind = type(message).__name__
     _read(kind, plain)
     return tree_to_bytes({"handshake": HANDSHAKE_FORMAT, "kind": kind, "fields": plain})
 
 
 def handshake_from_bytes(payload: bytes, kind: type[H]) -> H:
-    """Decode and validate a handshake message; raise `BadMessage` if it is a `JoinRejection`."""
+    """Decode and validate a handshake message; raise `Rejected` if it is a `JoinRejection`."""
     if len(payload) > MAX_HANDSHAKE_BYTES:
         raise BadMessage(
             f"a handshake message has {len(payload)} bytes, at most {MAX_HANDSHAKE_BYTES} are "
@@ -119,7 +120,7 @@ def handshake_from_bytes(payload: bytes, kind: type[H]) -> H:
     if isinstance(message, kind):
         return message
     assert isinstance(message, JoinRejection)
-    raise BadMessage(message.reason)
+    raise Rejected(message.code)
 
 
 def check_versions(
@@ -130,13 +131,14 @@ def check_versions(
     >>> request = IdentityRequest("0" * 32, version="9.9", format=2)
     >>> check_versions(request, "the server", "this client")
     Traceback (most recent call last):
-    thalweg.core.errors.BadMessage: the server has thalweg 9.9 (message format 2), this client has
+    thalweg.network.rejections.Rejected: the server has thalweg 9.9 (message format 2), this client has
     thalweg ... (message format ...); install the same version on both.
     """
     if (theirs.version, theirs.format) != (__version__, FORMAT):
-        raise BadMessage(
+        raise Rejected(
+            RejectionCode.VERSION,
             f"{they} has thalweg {theirs.version} (message format {theirs.format}), {we} has "
-            f"thalweg {__version__} (message format {FORMAT}); install the same version on both."
+            f"thalweg {__version__} (message format {FORMAT}); install the same version on both.",
         )
 
 
@@ -181,7 +183,7 @@ def _read_invitation(fields: FieldReader) -> Invitation:
 
 
 def _read_join_rejection(fields: FieldReader) -> JoinRejection:
-    return JoinRejection(fields.read_text("reason", MAX_REASON_CHARS))
+    return JoinRejection(RejectionCode(fields.read_choice("code", set(RejectionCode))))
 
 
 def _read_identity(fields: FieldReader, name: str) -> str:

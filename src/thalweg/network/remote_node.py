@@ -9,6 +9,7 @@ from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
 from thalweg.engine.node import Node
 from thalweg.federation import ClientState, TrainRequest, TrainResponse
+from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_request, to_bytes
 
 
@@ -132,14 +133,16 @@ class RemoteNode:
         A repeated or late request would advance the stream twice.
         """
         if request.client != self.node.client:
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.ROUND,
                 f"this is client {self.node.client}, but the request is for client "
-                f"{request.client}."
+                f"{request.client}.",
             )
         is_last_step = isinstance(request, MaskRequest) and request.step in ("sign", "open")
         over = state.last_round - is_last_step
         if request.rnd <= over:
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.ROUND,
                 f"round {request.rnd + 1} is over for client {self.node.client}, which has taken "
-                f"part in round {state.last_round + 1}; the request is repeated or late."
+                f"part in round {state.last_round + 1}; the request is repeated or late.",
             )

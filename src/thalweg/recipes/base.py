@@ -32,6 +32,7 @@ from thalweg.core.capabilities import (
 )
 from thalweg.core.config import choice, convert_parts
 from thalweg.core.errors import require
+from thalweg.core.registry import plain_text
 from thalweg.drift import ALARMS, Alarm, Effect, resolve_effect
 from thalweg.forecast import FORECASTS, Auto, Forecast, OpensStates, RecognisesStates
 from thalweg.local import (
@@ -100,7 +101,7 @@ class Recipe:
     True
     """
 
-    name: str
+    name: str = plain_text()
     memory: MemoryPolicy = choice(POLICIES, capabilities=CAPABILITIES["memory"])
     """Which samples a client keeps."""
     forecast: Forecast | Auto = choice(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import HEADLINES, METRICS, Metric
+from thalweg.core.registry import local_object, local_path, plain_text, registered_name
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.evaluation.named import NAMED_METRICS, get_metric_declaration, name_metrics
 from thalweg.local import LocalTraining
@@ -33,7 +34,7 @@ ENDLESS_ROUNDS = 100  # of a world in which rows do not run out
 class Scenario:
     """A data set, a world in which the data arrive, a memory size, and a net to train."""
 
-    name: str
+    name: str = plain_text()
     local: LocalTraining
     """Local training, unless the recipe sets its own."""
     data: DataSource = choice(SOURCES)
@@ -64,12 +65,12 @@ class Scenario:
 
     None: cross_entropy for classes, mse for numbers.
     """
-    metrics: tuple[str, ...] = field(default=(), metadata={"expand": name_metrics})
+    metrics: tuple[str, ...] = local_object(default=(), metadata={"expand": name_metrics})
     """Further metrics on the test set: accuracy, balanced_accuracy, f1, auroc, log_loss, mae, rmse,
     r2, or functions of targets and predictions (file.py:function, followed by :higher or :lower,
     the better direction).
     """
-    headline: str | None = None
+    headline: str | None = registered_name(lambda: NAMED_METRICS, default=None)
     """The metric by which runs are compared.
 
     None: on data that arrive in the order of their times, or without a test set,
@@ -77,7 +78,7 @@ class Scenario:
     """
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """Augmentation of training images; None: none."""
-    start_from: str | None = None
+    start_from: str | None = local_path(default=None)
     """A file of initial parameters as written by a run (model.safetensors).
 
     None: random initialisation.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thalweg.core.errors import ConfigError, DataError, require
+from thalweg.core.registry import local_path
 from thalweg.core.transforms import make_rotation
 from thalweg.core.views import View
 from thalweg.streams.base import Setting
@@ -34,7 +35,7 @@ class DriftTable:
     client has the identity view.
     """
 
-    path: str = ""
+    path: str = local_path(default="")
     """Path of the file, absolute or relative to the current folder."""
     lines: tuple[tuple[int, int, int, float], ...] = ()
     """(client, from_round, concept, rotation), instead of a file."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
+from thalweg.core.registry import plain_text
 from thalweg.core.rng import Draw, uniforms_for
 from thalweg.core.types import Floats, Ints
 from thalweg.streams.sessions import Timetable
@@ -60,7 +61,7 @@ class Recurring:
     join.
     """
 
-    pattern: str = "ABAC"
+    pattern: str = plain_text(r"[A-Z -]{1,1000}", default="ABAC")
     length: int = 50
     """Rounds per session."""
     groups: int | None = None

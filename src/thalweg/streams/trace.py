@@ -13,6 +13,7 @@ import numpy as np
 
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
+from thalweg.core.registry import local_path
 from thalweg.streams.sessions import Timetable
 
 COLUMNS = ("client", "join", "leave")
@@ -28,7 +29,7 @@ class Trace:
     number of times. Other columns and rounds after the end of the run are ignored.
     """
 
-    path: str = ""
+    path: str = local_path(default="")
     """Path of the file, absolute or relative to the current folder."""
     tolerance: float = 0.0
     """Share of all old and new members that must differ before a new session begins."""

@@ -13,7 +13,9 @@ import pytest
 
 from contracts.examples import train_request_for
 from network.flower.runs import tiny_plan
-from thalweg.core.errors import BadMessage
+from thalweg.core.registry import NotRegistered
+from thalweg.data.in_memory import InMemory
+from thalweg.data.table import Table
 from thalweg.engine.plan import plan_to_toml
 from thalweg.federation import Hello, TrainResponse
 from thalweg.network.edge.daemon import Daemon
@@ -29,6 +31,7 @@ from thalweg.network.handshake import (
     handshake_from_bytes,
     handshake_to_bytes,
 )
+from thalweg.network.rejections import RejectionCode
 from thalweg.network.wire import MessageSchema, from_bytes, to_bytes
 
 RUN, OTHER = "a" * 32, "b" * 32
@@ -72,13 +75,17 @@ def join_run(daemon: Daemon) -> Hello:
     return from_bytes(daemon.handle(Frame("invitation", invitation())).payload, TERMS, Hello)
 
 
-def rejection_of(daemon: Daemon, letter: bytes) -> str:
-    """Return why the daemon rejected an invitation; the daemon then stops."""
-    reason = handshake_from_bytes(
-        daemon.handle(Frame("invitation", letter)).payload, JoinRejection
-    ).reason
-    assert daemon.rejection_reason == reason
-    return reason
+def rejection_of(daemon: Daemon, letter: bytes, code: str | None = None) -> str:
+    """Return why the daemon rejected an invitation; the daemon then stops.
+
+    The server gets the code only.
+    """
+    said = daemon.handle(Frame("invitation", letter))
+    rejection = handshake_from_bytes(said.payload, JoinRejection)
+    assert said == Frame("invitation", handshake_to_bytes(rejection))
+    assert code in (None, rejection.code)
+    assert daemon.rejection_reason is not None
+    return daemon.rejection_reason
 
 
 def make_request(rnd: int) -> Frame:
@@ -143,21 +150,18 @@ def test_daemon_killed_in_a_round_gives_the_same_response_after_restart(
 
 def test_rejected_requests_leave_the_daemon_unchanged(home: Home) -> None:
     daemon = home.start()
-    assert "no invitation" in daemon.handle(make_request(0)).reason
+    assert daemon.handle(make_request(0)) == Frame("rejected", reason="no-invitation")
     join_run(daemon)
     daemon.handle(make_request(4))
     assert home.store is not None
     before = home.store.state()
     for frame, reason in (
-        (make_request(3), "round 4 is over"),
-        (Frame("request", b"nonsense"), "not a tree of Thalweg"),
-        (Frame("request", make_request(5).payload[:-8]), "damaged"),
-        (Frame("picnic", b""), "unknown kind of frame: 'picnic'"),
+        (make_request(3), "round"),
+        (Frame("request", b"nonsense"), "message"),
+        (Frame("request", make_request(5).payload[:-8]), "message"),
+        (Frame("picnic", b""), "message"),
     ):
-        said = daemon.handle(frame)
-        assert said.kind == "rejected"
-        assert reason in said.reason
-        assert said.payload == b""
+        assert daemon.handle(frame) == Frame("rejected", reason=reason)
     assert home.store.state() == before
     assert daemon.rejection_reason is None
     assert daemon.handle(make_request(5)).kind == "request"
@@ -182,7 +186,7 @@ def test_rejected_requests_leave_the_daemon_unchanged(home: Home) -> None:
             "live run, whose clients have their own samples, but this client has --data replay",
         ),
         ({"plan": "["}, "not TOML"),
-        ({"plan": "seed = 1"}, "recipe"),
+        ({"plan": "seed = 1"}, "scenario"),
         ({"plan": plan_to_toml(PLAN).replace("uniform-ratio", "unform")}, "unknown"),
     ],
 )
@@ -214,8 +218,10 @@ def test_client_number_other_than_requested_is_rejected(home: Home) -> None:
 
 def test_server_rejection_is_recorded(home: Home) -> None:
     daemon = home.start()
-    daemon.handle(Frame("rejection", handshake_to_bytes(JoinRejection("no room"))))
-    assert daemon.rejection_reason == "no room"
+    daemon.handle(Frame("rejection", handshake_to_bytes(JoinRejection(RejectionCode.FULL))))
+    assert daemon.rejection_reason == (
+        "the server rejects this client: all clients of the run have joined already."
+    )
 
 
 def test_server_of_another_version_is_rejected_at_the_identity_request(home: Home) -> None:
@@ -230,10 +236,61 @@ def test_plan_from_the_network_executes_no_local_code(tmp_path: Path) -> None:
     mine.write_text("raise SystemExit('it was run')")
     text = plan_to_toml(PLAN).replace('kind = "uniform-ratio"', f'kind = "{mine}:Mine"')
     assert "Mine" in text
-    with pytest.raises(BadMessage, match="this client runs no code named by a server"):
+    with pytest.raises(NotRegistered, match=r"join with --component FILE.py:Mine"):
         read_server_plan(text, DeviceOptions())
     with pytest.raises(SystemExit, match="it was run"):
-        read_server_plan(text, DeviceOptions(allows_own_code=True))
+        read_server_plan(text, DeviceOptions(components=(f"{mine}:Mine",)))
+
+
+@pytest.mark.parametrize(
+    "old, new, code",
+    [
+        ('kind = "uniform-ratio"', 'kind = "{secret}:a b"', "not-registered"),
+        ('kind = "uniform-ratio"', 'kind = "this:a b"', "not-registered"),
+        ('drift = "none"', 'drift = {{kind = "table", path = "{secret}"}}', "not-registered"),
+        ('sessions = "none"', 'sessions = {{kind = "trace", path = "{secret}"}}', "not-registered"),
+        ('loss = "none"', 'loss = "{secret}:f"', "not-registered"),
+        ('metrics = []', 'metrics = ["{secret}:f"]', "not-registered"),
+        ('start_from = "none"', 'start_from = "{secret}"', "not-registered"),
+        ('kind = "digits"', 'kind = "table"\npath = "{secret}"', "not-registered"),
+        ('kind = "digits"', 'kind = "huggingface"\nname = "{secret}"', "not-registered"),
+        ("capacity = 16", "capacity = 1000000000000", "too-large"),
+        ("rounds = 3", "rounds = 9223372036854775807", "too-large"),
+        ("capacity = 16", 'capacity = "{secret}"', "plan"),
+    ],
+)
+def test_server_reads_no_file_of_the_device(
+    old: str, new: str, code: str, home: Home, tmp_path: Path
+) -> None:
+    """The plan names a file of the device: nothing is opened, and the answer is a code."""
+    secret = tmp_path / "secret.py"
+    secret.write_text("password,raise SystemExit('it was run')\n")
+    text = plan_to_toml(PLAN)
+    assert old in text
+    rejection_of(home.start(), invitation(plan=text.replace(old, new.format(secret=secret))), code)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_rejection_discloses_nothing_about_the_data_of_the_owner(
+    live: bool, home: Home, tmp_path: Path
+) -> None:
+    source = f"{tmp_path / 'my diary.csv'}?y=mood"
+    daemon = home.start(data="replay" if live else source)
+    reason = rejection_of(daemon, invitation(live=live), "data-mode")
+    assert "--data replay" in reason if live else source in reason
+
+
+def test_only_the_owner_chooses_the_file_of_a_replay(home: Home, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs.csv", tmp_path / "ours.csv"
+    theirs.write_text("a,label\n" + "1,x\n2,y\n" * 20)
+    ours.write_text("a,b,mood\n" + "1,1,x\n2,2,y\n" * 20)
+    text = plan_to_toml(PLAN).replace('kind = "digits"', f'kind = "table"\npath = "{theirs}"')
+    with pytest.raises(NotRegistered):
+        read_server_plan(text, DeviceOptions())
+    plan = read_server_plan(text, DeviceOptions(data=f"replay:{ours}?label=mood"))
+    assert plan.scenario.data == Table(str(ours), label="mood")
+    live = read_server_plan(text, DeviceOptions(data=f"{ours}?y=mood"), is_live=True)
+    assert live.scenario.data == InMemory("the data of this device")
 
 
 def test_internal_error_is_returned_as_a_response(
@@ -247,5 +304,5 @@ def test_internal_error_is_returned_as_a_response(
 
     monkeypatch.setattr(ReplayClient, "handle", broken)
     said = daemon.handle(make_request(0))
-    assert (said.kind, said.reason) == ("rejected", "this client failed: RuntimeError: out of luck")
+    assert said == Frame("rejected", reason="internal")
     assert "out of luck" in capsys.readouterr().err

@@ -47,35 +47,23 @@ def test_run_on_a_fake_grid_equals_the_simulated_run(
     data = str(write_windows(tmp_path / "windows.npz")) if is_window else "digits-partial"
     plan = tiny_plan("fedavg", data, 4, "net=module", f"net.path={HERE}:{name}", *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
-    with devices_in(tmp_path, 5, DeviceOptions(model=f"{HERE}:{name}")) as devices:
+    options = DeviceOptions(f"replay:{data}" if is_window else "replay", model=f"{HERE}:{name}")
+    with devices_in(tmp_path, 5, options) as devices:
         served = serve_run(FakeGrid(devices), folder)
     check_same_bits(run_simulated(plan), served)
 
 
 @pytest.mark.parametrize(
-    "path, model, own_code, message",
+    "path, model, message",
     [
-        (
-            "a b/evil.py:Net",
-            None,
-            False,
-            r"imports nothing that a server names.*--model FILE.py:Net",
-        ),
-        ("a b/evil.py:Net", None, True, "imports nothing that a server names"),
-        (
-            "evil.py:Net",
-            "own.py:Other",
-            False,
-            "trains the module Net, but this client has --model",
-        ),
+        ("a b/evil.py:Net", None, r"imports nothing that a server names.*--model FILE.py:Net"),
+        ("evil.py:Net", "own.py:Other", "trains the module Net, but this client has --model"),
     ],
 )
-def test_a_path_of_the_server_is_never_used(
-    path: str, model: str | None, own_code: bool, message: str
-) -> None:
+def test_a_path_of_the_server_is_never_used(path: str, model: str | None, message: str) -> None:
     text = plan_to_toml(tiny_plan("fedavg", "digits-partial", 2, "net=module", f"net.path={path}"))
     with pytest.raises(BadMessage, match=message):
-        read_server_plan(text, DeviceOptions(model=model, allows_own_code=own_code))
+        read_server_plan(text, DeviceOptions(model=model))
 
 
 def test_the_file_of_the_device_replaces_that_of_the_server(tmp_path: Path) -> None:

@@ -125,7 +125,8 @@ def test_client_of_another_run_is_rejected_with_a_reason(server: Server, tmp_pat
     assert server.poll(2) == {}
     for run_id in (run, server.registry.run):
         assert run_id in server.reasons("rejected")[0]
-    assert device.daemon.rejection_reason == server.reasons("rejected")[0]
+    assert device.daemon.rejection_reason is not None
+    assert "belongs to another run" in device.daemon.rejection_reason
 
 
 def test_taken_or_too_large_client_number_is_rejected(server: Server) -> None:
@@ -137,8 +138,8 @@ def test_taken_or_too_large_client_number_is_rejected(server: Server) -> None:
         "this client requests number 1, but another client has it.",
         "this client requests number 5, but the run has 5 clients, counted from 0.",
     ]
-    assert other.daemon.rejection_reason == server.reasons("rejected")[0]
-    assert far.daemon.rejection_reason == server.reasons("rejected")[1]
+    for device in (other, far):
+        assert "requests a number that is not free" in str(device.daemon.rejection_reason)
 
 
 def test_clients_beyond_the_size_of_the_run_are_rejected(server: Server) -> None:

@@ -11,6 +11,7 @@ from contracts.runs import check_same_bits
 from network.flower.fake_grid import FakeGrid, devices_in
 from network.flower.runs import prepare_run, run_simulated, tiny_plan, write_regression
 from thalweg.engine.plan import Plan
+from thalweg.network.edge.device_client import DeviceOptions
 from thalweg.network.flower.server_app import serve_run
 
 SESSIONS = ["sessions=alternating", "sessions.length=2"]
@@ -34,7 +35,8 @@ def test_regression_on_a_fake_grid_equals_the_simulated_run(
 ) -> None:
     plan = regression_plan(tmp_path, recipe, more, num_outputs=2 if recipe == "feddrift" else 1)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
-    with devices_in(tmp_path, 5) as devices:
+    options = DeviceOptions(f"replay:{tmp_path / 'numbers.npz'}")
+    with devices_in(tmp_path, 5, options) as devices:
         served = serve_run(FakeGrid(devices), folder)
     simulated = run_simulated(plan)
     check_same_bits(simulated, served)

@@ -143,14 +143,16 @@ def test_client_whose_daemon_rejects_a_request_is_missing_from_the_round(tmp_pat
         def full(frame: Frame) -> Frame:
             seen.append(frame.kind)
             if seen.count("request") == 1 and frame.kind == "request":
-                return Frame("rejected", reason="the disk is full")
+                return Frame("rejected", reason="state")
             return answer(frame)
 
         devices[101].daemon.handle = full  # type: ignore[method-assign]
         served = serve_run(FakeGrid(devices), folder)
         assert [row["cohort"] for row in served.metrics] == [4, 5]
         assert seen == ["identity", "invitation", "request", "identity", "invitation", "request"]
-    assert [each["reason"] for each in events_of(folder, "lost")] == ["the disk is full"]
+    assert [each["reason"] for each in events_of(folder, "lost")] == [
+        "the client cannot use its state folder"
+    ]
 
 
 def test_waiting_for_clients_ends_after_wait_s(

@@ -43,7 +43,7 @@ def _run(args: argparse.Namespace) -> str | None:
             args.data_dir,
             args.capacity,
             args.queue,
-            args.own_code,
+            tuple(args.component),
             args.model,
             node_key=args.node_key,
             peers=args.peers,
@@ -68,7 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", type=Path, help="where data sets are")
     parser.add_argument("--capacity", type=int, help="samples that it holds")
     parser.add_argument("--queue", type=int, help="samples that may wait beside them")
-    parser.add_argument("--own-code", action="store_true", help="a plan may name our own files")
+    parser.add_argument(
+        "--component", action="append", default=[], help="a class that a plan may name: FILE.py:NAME"
+    )
     parser.add_argument("--model", help="the module to train: FILE.py:NAME")
     parser.add_argument("--node-key", type=Path, help="private key that signs public keys")
     parser.add_argument("--peers", type=Path, help="folder with public keys of trusted nodes")

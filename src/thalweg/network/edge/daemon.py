@@ -37,6 +37,7 @@ from thalweg.network.handshake import (
     handshake_from_bytes,
     handshake_to_bytes,
 )
+from thalweg.network.rejections import TEXTS, Rejected, RejectionCode, find_code
 from thalweg.network.wire import read_response
 
 INVITATION_FILE = "invitation"  # file in the state folder with the invitation, for the next start
@@ -69,10 +70,11 @@ class Daemon:
         try:
             return Frame(frame.kind, self._dispatch(frame))
         except ThalwegError as error:
-            return Frame("rejected", reason=str(error))
+            print(f"rejected a message: {error}", file=sys.stderr, flush=True)
+            return Frame("rejected", reason=find_code(error).value)
         except Exception as error:
             traceback.print_exc()
-            return Frame("rejected", reason=f"this client failed: {type(error).__name__}: {error}")
+            return Frame("rejected", reason=find_code(error).value)
 
     def serve(self, path: Path, is_over: Callable[[], bool] = lambda: False) -> None:
         """Handle requests in turn until `is_over` or the client is rejected."""
@@ -95,11 +97,12 @@ class Daemon:
         if frame.kind == "invitation":
             return self._accept(handshake_from_bytes(frame.payload, Invitation))
         if frame.kind == "rejection":
-            return self._reject(handshake_from_bytes(frame.payload, JoinRejection).reason)
+            code = handshake_from_bytes(frame.payload, JoinRejection).code
+            return self._reject(Rejected(code, f"the server rejects this client: {TEXTS[code]}."))
         if frame.kind != "request":
             raise BadMessage(f"unknown kind of frame: {frame.kind[:40]!r}.")
         if self._device_client is None:
-            raise BadMessage("this client has no invitation yet; send one first.")
+            raise Rejected(RejectionCode.NO_INVITATION)
         response = self._device_client.handle(frame.payload)
         self._report_round(response)
         return response
@@ -110,7 +113,7 @@ class Daemon:
         try:
             check_versions(greeting, "the server", "this client")
         except BadMessage as error:
-            return self._reject(str(error))
+            return self._reject(error)
         member = self._store.read_membership()
         own = None if member is None else member.run
         return handshake_to_bytes(IdentityResponse(self._store.identity, self._wanted_client, own))
@@ -125,14 +128,16 @@ class Daemon:
                 check_same_invitation(invitation, self._invitation)
             assert self._device_client is not None
             return self._device_client.hello()
-        except ThalwegError as error:
-            return self._reject(str(error))
+        except Exception as error:
+            if not isinstance(error, ThalwegError):
+                traceback.print_exc()
+            return self._reject(error)
 
     def _join_run(self, invitation: Invitation) -> None:
         member = Membership(invitation.run, invitation.client, invitation.plan)
         check_client_number(invitation, self._wanted_client)
         check_same_plan(self._store.read_membership(), member)
-        plan = read_server_plan(invitation.plan, self._options)
+        plan = read_server_plan(invitation.plan, self._options, invitation.live)
         device_client = make_device_client(plan, invitation, self._store, self._options)
         try:
             self._store.join(member)
@@ -158,10 +163,10 @@ class Daemon:
         except BadMessage as error:
             self._on_event({"event": "waiting", "reason": f"for an invitation: {error}"})
 
-    def _reject(self, reason: str) -> bytes:
-        """Report to both sides that this client cannot participate, and stop."""
-        self.rejection_reason = reason
-        return handshake_to_bytes(JoinRejection(reason))
+    def _reject(self, error: Exception) -> bytes:
+        """Stop, because this client cannot participate. The server gets the code only."""
+        self.rejection_reason = str(error) or type(error).__name__
+        return handshake_to_bytes(JoinRejection(find_code(error)))
 
     def _report_round(self, response: bytes) -> None:
         assert self._device_client is not None

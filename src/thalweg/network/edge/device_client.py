@@ -8,7 +8,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
-from thalweg.core.errors import BadMessage
 from thalweg.core.noise import SystemNoise
 from thalweg.engine.builders import apply_views, make_client_program
 from thalweg.engine.node import Node
@@ -19,6 +18,7 @@ from thalweg.nets import Net
 from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
+from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import MaskRequest, MessageSchema
 from thalweg.recipes.base import Recipe
@@ -28,17 +28,27 @@ from thalweg.recipes.base import Recipe
 class DeviceOptions:
     """Options of a device."""
 
-    data: str = "replay"  # source of its samples; replay: those of the scenario for this client
+    # Source of its samples. replay: those of the scenario for this client, of a built-in data set;
+    # replay:NAME: the same of the data that the owner names.
+    data: str = "replay"
     data_dir: Path | None = None  # folder of data sets
     capacity: int | None = None  # number of stored samples; None: the scenario's capacity
     queue: int | None = None  # samples on disk besides those in memory; None: the default
-    allows_own_code: bool = (
-        False  # True if a plan may name classes in this device's own Python files
-    )
+    components: tuple[str, ...] = ()  # the owner's classes and functions for plans: file.py:NAME
     model: str | None = None  # path of the module to train, if the plan trains one: file.py:Net
     node_key: Path | None = None  # private key that signs the keys of secure aggregation
     peers: Path | None = None  # folder with public keys of trusted nodes; None: trust on first use
     min_participants: int | None = None  # of a secure sum; None: 3, and no sum is needed
+
+    @property
+    def can_replay(self) -> bool:
+        """Whether it can take part in a run that replays samples."""
+        return self.data == "replay" or self.data.startswith("replay:")
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """Paths of all objects of the owner that a server's plan may use by name."""
+        return self.components if self.model is None else (*self.components, self.model)
 
 
 class DeviceClient(Protocol):
@@ -109,9 +119,10 @@ def make_replay_client(
         plan, data, net.num_params, net.own_positions, noise=SystemNoise()
     )
     if invitation.client >= world.num_clients:
-        raise BadMessage(
+        raise Rejected(
+            RejectionCode.CLIENT_NUMBER,
             f"the server has a client {invitation.client}, but this client's plan has "
-            f"{world.num_clients} clients, counted from 0."
+            f"{world.num_clients} clients, counted from 0.",
         )
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
@@ -150,9 +161,10 @@ def check_tensors(invitation: Invitation, net: Net) -> None:
     )
     for theirs, ours in sides:
         if theirs != ours:
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.MODEL,
                 f"the server's model has {theirs}, where the model of this client has {ours}. Use "
-                "the same model on both sides (--model)."
+                "the same model on both sides (--model).",
             )
 
 
@@ -166,7 +178,8 @@ def check_shapes(
         ("samples of shape", "classes:", "model parameters:"), theirs, ours, strict=True
     ):
         if there != here:
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.DATA,
                 f"the server has {what} {there}, this client has {what} {here}. Do both sides use "
-                "the same data?"
+                "the same data?",
             )

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from thalweg.core.config import parse, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
-from thalweg.data import SOURCES, Dataset
+from thalweg.data import SOURCES, Dataset, DataSource
 from thalweg.engine.builders import apply_views, make_world
 from thalweg.network.sources import SampleFormat, Source, open_source
 from thalweg.network.sources.replay import ReplaySource, parse_rate
-from thalweg.network.sources.spec import SourceSpec
+from thalweg.network.sources.spec import SourceSpec, parse_spec
 from thalweg.scenarios import SCENARIOS, Scenario, find_scenario, resolve_sizes
 from thalweg.scenarios.registry import own_data
 from thalweg.streams import Replay, World
@@ -55,6 +56,18 @@ def open_replay(
     rounds = _count_rounds(scenario, data) if "rounds" not in spec.options else scenario.rounds
     begin = partial(iter_samples, apply_views(data, world), world, client, rounds)
     return ReplaySource(begin, sample_format, rate, name=f"{scenario.name}-{seed}-{client}")
+
+
+def find_replay_data(text: str) -> DataSource:
+    """The data set of ``replay:NAME``, for a run that replays samples.
+
+    NAME is a scenario, a data set, a file, ``hf:NAME`` or ``river:NAME``. Options are fields of the
+    data set: ``replay:sales.csv?label=price``.
+    """
+    spec = parse_spec(text)
+    name = spec.location.removeprefix("replay:")
+    data = SOURCES[name]() if name in SOURCES else find_scenario(name).data
+    return with_settings(data, {name: parse(value) for name, value in spec.options.items()}, text)
 
 
 def iter_samples(

@@ -6,6 +6,7 @@ daemon (`thalweg.network.edge`), whose socket is in the node's configuration.
 
 from __future__ import annotations
 
+import sys
 import time
 
 from flwr.app import Context, Error, Message
@@ -16,6 +17,7 @@ from thalweg.network.flower.messenger import pack, unpack
 
 SOCKET = "thalweg-socket"  # key of the node's configuration
 DAEMON_UNREACHABLE = 64  # error code; Flower's own are smaller
+NOT_RUNNING = "the daemon of this client does not answer"
 RESTART_S = 60.0  # time for a killed daemon to restart
 RETRY_INTERVAL_S = 0.5
 
@@ -34,7 +36,8 @@ def relay(message: Message, context: Context) -> Message:
     try:
         response = _send_with_retries(path, unpack(message), ends_at)
     except Unreachable as error:
-        return Message(Error(DAEMON_UNREACHABLE, str(error)), reply_to=message)
+        print(error, file=sys.stderr, flush=True)  # the server gets no paths of this machine
+        return Message(Error(DAEMON_UNREACHABLE, NOT_RUNNING), reply_to=message)
     return Message(pack(response), reply_to=message)
 
 

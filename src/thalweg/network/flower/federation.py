@@ -8,15 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import tomli_w
 from flwr.serverapp import Grid
 
 from thalweg.core.capabilities import Broadcast
+from thalweg.core.config import to_dict
 from thalweg.core.errors import RunError, require
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.data import Dataset, Part
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.plan import Plan, plan_to_toml
+from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
 from thalweg.federation import max_wait
@@ -181,11 +183,29 @@ def _check_servable(plan: Plan, client_pool: ClientPool, serve_options: ServeOpt
     )
 
 
+def _make_device_plan(plan: Plan, is_live: bool) -> dict[str, Any]:
+    """Return the plan for devices, as plain values.
+
+    It has no initial parameters and no metrics, which only the server uses, and in a live run no
+    data, which each device has itself. Of a module it has the name, not the path.
+    """
+    scenario = replace(plan.scenario, metrics=(), headline=None, start_from=None)
+    plain = to_dict(replace(plan, scenario=scenario))
+    if is_live:
+        del plain["scenario"]["data"]
+    net = plain["scenario"]["net"]
+    if net["kind"] == "module":
+        net["path"] = f"module:{net['path'].rpartition(':')[2]}"
+        net["digest"] = ""
+    return plain
+
+
 def _make_invitation_factory(
     plan: Plan, data: Dataset, net: Net, is_live: bool
 ) -> Callable[[str, int], Invitation]:
     """Return a function that makes the invitation for a run and a client number."""
-    text, sizes = plan_to_toml(plan), (data.input_shape, data.num_classes, net.num_params)
+    sizes = (data.input_shape, data.num_classes, net.num_params)
+    text = tomli_w.dumps(_make_device_plan(plan, is_live))
     schema = schema_to_json(describe_dataset(data)) if is_live else ""
     tensors = net.describe_tensors()
     return lambda run, client: Invitation(run, client, text, *sizes, is_live, schema, tensors)

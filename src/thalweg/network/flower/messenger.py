@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from thalweg.network.edge.socket import Frame
+from thalweg.network.rejections import describe_code
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid  # not needed by clients, and slow to import
@@ -48,6 +49,11 @@ def unpack(message: Message) -> Frame:
     if not isinstance(kind, str) or not isinstance(reason, str) or not isinstance(size, int):
         return Frame("lost", reason="this is not a message of thalweg: its header is invalid.")
     return Frame(kind, data[: max(size, 0)], reason)
+
+
+def describe_failure(frame: Frame) -> str:
+    """Return why a frame has no payload: the text of a device's code, or an error of Flower."""
+    return describe_code(frame.reason) if frame.kind == "rejected" else frame.reason
 
 
 def _last_line(reason: str) -> str:

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from thalweg.core.errors import BadMessage, Diverged
 from thalweg.federation import Hello
 from thalweg.network.edge.socket import Frame
-from thalweg.network.flower.messenger import GridMessenger
+from thalweg.network.flower.messenger import GridMessenger, describe_failure
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.handshake import (
     IdentityRequest,
@@ -28,6 +28,7 @@ from thalweg.network.handshake import (
     handshake_from_bytes,
     handshake_to_bytes,
 )
+from thalweg.network.rejections import Rejected, RejectionCode, find_code
 from thalweg.network.wire import MessageSchema, from_bytes
 
 RESPONSE_TIMEOUT_S = 120.0  # for a handshake message; a client loads its data meanwhile
@@ -149,7 +150,7 @@ class Nodes:
     def _advance(self, entry: ConnectedNode, frame: Frame) -> None:
         """Continue the handshake with a node that has responded."""
         if frame.kind in ("lost", "rejected"):  # its daemon is not running, or has failed
-            self._retry_later(entry, frame.reason)
+            self._retry_later(entry, describe_failure(frame))
             return
         try:
             if entry.step == "identifying":
@@ -157,7 +158,7 @@ class Nodes:
             elif entry.step == "invited":
                 self._handle_hello(entry, frame.payload)
         except (BadMessage, Diverged) as error:
-            self._reject(entry, str(error))
+            self._reject(entry, error)
 
     def _handle_identity(self, entry: ConnectedNode, response: IdentityResponse) -> None:
         check_versions(response, "this client", "the server")
@@ -167,9 +168,10 @@ class Nodes:
                 entry.tries = min(entry.tries, 1)  # the other node may be about to disappear
                 self._retry_later(entry, f"client {number} is still connected as node {other}")
                 return
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.KEY,
                 f"the state folder of client {number} is in use at two nodes, {other} and "
-                f"{entry.node}; was it copied? Every client needs a folder of its own (--state)."
+                f"{entry.node}; was it copied? Every client needs a folder of its own (--state).",
             )
         entry.identity, entry.client = response.identity, number
         # Recorded before the client has accepted, so that no other client gets the same number.
@@ -181,23 +183,24 @@ class Nodes:
         try:
             hello = from_bytes(payload, self._schema, Hello)
         except BadMessage as error:
-            raise BadMessage(_read_rejection(payload) or str(error)) from error
+            code = _read_rejection(payload)
+            raise error if code is None else Rejected(code) from error
         if hello.client != entry.client:
             raise BadMessage(f"expected Hello of client {entry.client}, got {hello.client}.")
         entry.step, entry.tries, entry.reason = "joined", 0, ""
         self._on_event({"event": "joined", "client": entry.client, "node": str(entry.node)})
 
-    def _reject(self, entry: ConnectedNode, reason: str) -> None:
-        """Send the node a rejection with the reason; the run continues without it."""
+    def _reject(self, entry: ConnectedNode, error: Exception) -> None:
+        """Send the node a rejection; the run continues without it."""
         self._messenger.send(
             entry.node,
             "rejection",
-            handshake_to_bytes(JoinRejection(reason)),
+            handshake_to_bytes(JoinRejection(find_code(error))),
             "query",
             RESPONSE_TIMEOUT_S,
         )
         entry.tries = 10  # ask again at the longest interval
-        self._retry_later(entry, reason, "rejected")
+        self._retry_later(entry, str(error), "rejected")
 
     def _retry_later(self, entry: ConnectedNode, reason: str, event: str = "retry") -> None:
         """Ask the node again later; report each new reason once."""
@@ -224,9 +227,9 @@ class Nodes:
         return known.node
 
 
-def _read_rejection(payload: bytes) -> str | None:
-    """The reason of a `JoinRejection`; None if the payload is another message."""
+def _read_rejection(payload: bytes) -> RejectionCode | None:
+    """The code of a `JoinRejection`; None if the payload is another message."""
     try:
-        return handshake_from_bytes(payload, JoinRejection).reason
+        return handshake_from_bytes(payload, JoinRejection).code
     except BadMessage:
         return None

@@ -10,9 +10,10 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from thalweg.core.errors import BadMessage, RunError
+from thalweg.core.errors import RunError
 from thalweg.core.files import seal, sync_folder, unseal, write_file
 from thalweg.network.handshake import IDENTITY, IdentityResponse
+from thalweg.network.rejections import Rejected, RejectionCode
 
 FILE = "clients.json"
 
@@ -47,18 +48,20 @@ class ClientRegistry:
         order.
         """
         if response.run not in (None, self.run):
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.RUN,
                 f"the server has run {self.run}, this client's state folder belongs to run "
-                f"{response.run}; join with another folder (--state)."
+                f"{response.run}; join with another folder (--state).",
             )
         at_node = [entry for entry in self.entries.values() if entry.node == node]
         known = self.entries.get(response.identity) or (at_node[0] if at_node else None)
         if known is not None:
             if response.requested_number not in (None, known.number):
-                raise BadMessage(
+                raise Rejected(
+                    RejectionCode.CLIENT_NUMBER,
                     f"the server has this client as number {known.number}, it requests "
                     f"{response.requested_number}; join with --client {known.number}, or with "
-                    "another state folder (--state)."
+                    "another state folder (--state).",
                 )
             return known.number
         taken = {entry.number for entry in self.entries.values()}
@@ -70,12 +73,16 @@ class ClientRegistry:
                 if response.requested_number in taken
                 else f"the run has {self.num_clients} clients, counted from 0"
             )
-            raise BadMessage(f"this client requests number {response.requested_number}, but {why}.")
+            raise Rejected(
+                RejectionCode.CLIENT_NUMBER,
+                f"this client requests number {response.requested_number}, but {why}.",
+            )
         free = [number for number in range(self.num_clients) if number not in taken]
         if not free:
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.FULL,
                 f"the run has {self.num_clients} clients, and all of them have joined already; "
-                "increase world.num_clients, or join with the state folder of a client that left."
+                "increase world.num_clients, or join with the state folder of a client that left.",
             )
         return free[0] if response.requested_number is None else response.requested_number
 

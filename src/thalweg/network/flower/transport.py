@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from flwr.serverapp import Grid
 
-from thalweg.network.flower.messenger import GridMessenger
+from thalweg.network.flower.messenger import GridMessenger, describe_failure
 from thalweg.network.flower.nodes import EventHandler, Nodes
 from thalweg.network.remote_federation import Packet
 
@@ -57,7 +57,7 @@ class GridTransport:
                     self._nodes.record_response(client)
                     yield client, frame.payload
                 else:
-                    self._report_missing(client, frame.reason)
+                    self._report_missing(client, describe_failure(frame))
             now = time.monotonic()
             if not has_share and answered >= count_needed(answered + len(sent), self._share):
                 has_share = True

@@ -1,0 +1,203 @@
+"""Plans from other machines: they name only what is registered, and open or import nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from thalweg.core.config import choice, from_dict
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.registry import (
+    NotRegistered,
+    Registry,
+    TooLarge,
+    holds_text,
+    local_object,
+    local_path,
+    plain_options,
+    plain_text,
+    registered_name,
+)
+from thalweg.engine.plan import Plan
+
+
+@dataclass(frozen=True)
+class Inner:
+    path: str = local_path(default="")
+    size: int = 3
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str = plain_text(default="a")
+    word: str = registered_name(lambda: ["one", "two"], default="one")
+    function: str = local_object(default="")
+    options: dict[str, Any] = plain_options(default_factory=dict)
+    pairs: str = plain_options(default="")
+    undeclared: str = "x"
+    shape: Literal["linear", "square"] = "linear"
+    hidden: Any = field(default=None, metadata={"in_plan": False})
+    seed: int = field(default=0, metadata={"any_number": True})
+    sizes: tuple[int, ...] = (1, 2)
+    inner: Inner = Inner()
+    part: Any = choice({"inner": Inner}, default=Inner())
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"name": "any label: a/b"},
+        {"word": "two"},
+        {"options": {"a": 1, "b": [0.5, True], "c": "none"}},
+        {"pairs": "a=1,b=0.5;c=true"},
+        {"undeclared": "x"},
+        {"function": ""},
+        {"shape": "square"},
+        {"seed": 2**60},
+        {"inner": {"path": "", "size": 9}},
+        {"part": {"kind": "inner", "size": 1_000_000}},
+    ],
+)
+def test_registered_values_are_read_as_in_a_plan_of_this_machine(plain: dict[str, Any]) -> None:
+    assert from_dict(Outer, plain, registry=Registry()) == from_dict(Outer, plain)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"name": "two\nlines"},
+        {"name": "\x1b[2J"},
+        {"name": "a" * 201},
+        {"word": "three"},
+        {"word": "os:system"},
+        {"function": "os:system"},
+        {"function": "file"},
+        {"options": {"a": "text"}},
+        {"options": {"a": {"b": 1}}},
+        {"pairs": "a=/etc/passwd"},
+        {"undeclared": "y"},
+        {"hidden": "x"},
+        {"inner": {"path": "/etc/passwd"}},
+        {"part": {"kind": "inner", "path": "/etc/passwd"}},
+        {"part": {"kind": "this:a b"}},
+        {"part": "this:a b"},
+    ],
+)
+def test_text_that_names_something_is_rejected(plain: dict[str, Any]) -> None:
+    with pytest.raises(NotRegistered):
+        from_dict(Outer, plain, registry=Registry())
+
+
+@pytest.mark.parametrize(
+    "plain", [{"sizes": [1, 1_000_001]}, {"inner": {"size": -(10**12)}}, {"options": {"a": 10**9}}]
+)
+def test_large_numbers_are_rejected(plain: dict[str, Any]) -> None:
+    with pytest.raises(TooLarge, match="at most 1000000"):
+        from_dict(Outer, plain, registry=Registry())
+
+
+def test_unknown_kind_is_rejected_by_name() -> None:
+    with pytest.raises(UnknownName, match="iner"):
+        from_dict(Outer, {"part": {"kind": "iner"}}, registry=Registry())
+
+
+def test_no_file_that_the_plan_names_is_imported(tmp_path: Path) -> None:
+    evil = tmp_path / "evil.py"
+    evil.write_text("raise SystemExit('it was run')")
+    for kind in (f"{evil}:a b", f"{evil}:Mine", f"{evil}", f"{evil}:"):
+        with pytest.raises(ConfigError):
+            from_dict(Outer, {"part": {"kind": kind}}, registry=Registry())
+
+
+def test_objects_of_the_owner_are_found_by_their_name(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Mine:\n    n: int = 2\n"
+    )
+    registry = Registry.from_paths([f"{own}:Mine"])
+    outer = from_dict(
+        Outer,
+        {"part": {"kind": "/no/such/file.py:Mine", "n": 5}, "function": "elsewhere:Mine"},
+        registry=registry,
+    )
+    assert (type(outer.part).__name__, outer.part.n) == ("Mine", 5)
+    assert outer.function == f"{own}:Mine"
+
+
+def test_registry_rejects_wrong_paths_and_equal_names() -> None:
+    for path in ("file.py", "file.py:a b"):
+        with pytest.raises(ConfigError, match=r"expected file\.py:NAME"):
+            Registry.from_paths([path])
+    with pytest.raises(ConfigError, match="two objects have the name Mine"):
+        Registry.from_paths(["a.py:Mine", "b.py:Mine"])
+
+
+# --- all components of a plan ---
+
+
+def walk_fields(cls: type[Any], seen: set[type[Any]]) -> Iterator[tuple[type[Any], Any, Any]]:
+    """Yield all fields that a plan can set, at any depth, with their classes and types."""
+    if cls in seen:
+        return
+    seen.add(cls)
+    hints = typing.get_type_hints(cls)
+    for each in dataclasses.fields(cls):
+        hint, table = hints[each.name], each.metadata.get("table")
+        if not each.metadata.get("in_plan", True):
+            continue
+        inner = [part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)]
+        if table is not None:
+            for component in table.values():
+                yield from walk_fields(component, seen)
+        elif inner:
+            yield from walk_fields(typing.cast("type[Any]", inner[0]), seen)
+        else:
+            yield cls, each, hint
+
+
+def is_unreachable(cls: type[Any]) -> bool:
+    """Return whether a plan from another machine can never contain the component."""
+    return any(
+        each.metadata.get("meaning") == "path"
+        and each.default is dataclasses.MISSING
+        and each.default_factory is dataclasses.MISSING
+        for each in dataclasses.fields(cls)
+    )
+
+
+def test_all_text_in_plans_is_declared() -> None:
+    """A new field with text needs a declaration of `thalweg.core.registry`, or a Literal."""
+    seen: set[type[Any]] = set()
+    undeclared = [
+        f"{cls.__name__}.{each.name}"
+        for cls, each, hint in walk_fields(Plan, seen)
+        if holds_text(hint) and "meaning" not in each.metadata and not is_unreachable(cls)
+    ]
+    assert undeclared == []
+    assert len(seen) > 150, "the walk has seen all components"
+
+
+def test_text_that_is_opened_or_imported_is_declared_as_local() -> None:
+    expected = {
+        "Module.path": "object",
+        "LossFunction.path": "object",
+        "Scenario.metrics": "object",
+        "Scenario.start_from": "path",
+        "Trace.path": "path",
+        "DriftTable.path": "path",
+        "Arrays.path": "path",
+        "ArrayFolder.path": "path",
+        "Table.path": "path",
+        "HuggingFace.name": "path",
+    }
+    found = {
+        f"{cls.__name__}.{each.name}": each.metadata.get("meaning")
+        for cls, each, _ in walk_fields(Plan, set())
+    }
+    assert {name: found[name] for name in expected} == expected
