@@ -22,6 +22,7 @@ from thalweg.nets.module import make_path_absolute
 from thalweg.network.flower.client_processes import ClientProcesses
 from thalweg.network.flower.liveness import lock_file
 from thalweg.network.flower.processes import local_address
+from thalweg.network.flower.runner import check_flower_version
 from thalweg.network.flower.trust import NodeTrust, check_safe, check_server, load_node_trust
 
 PORT = 8470
@@ -53,6 +54,7 @@ def join_command(
     min_participants: int | None = None,
 ) -> None:
     host, port = parse_address(server)
+    check_flower_version()
     warning = check_safe(host, certs, insecure, "client")
     trust = None if certs is None else load_node_trust(certs)
     if warning is not None:

@@ -14,13 +14,28 @@ from typing import Any
 import pytest
 from flwr.supernode import start_client_internal
 
+from thalweg.core.errors import ConfigError
 from thalweg.network.flower import quick_node, runner
+from thalweg.network.flower.client_processes import ClientProcesses
 
 
 def test_runner_supports_one_version_of_flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runner.is_supported()
+    runner.check_flower_version()
     monkeypatch.setattr(runner.metadata, "version", lambda name: "1.42.0")
-    assert not runner.is_supported()
+    with pytest.raises(ConfigError, match=r"expected Flower 1\.41\.x, got 1\.42\.0.*pip install"):
+        runner.check_flower_version()
+
+
+def test_node_of_another_version_of_flower_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its SuperNode would run the program of the server."""
+    monkeypatch.setattr(runner.metadata, "version", lambda name: "1.42.0")
+    client = ClientProcesses("127.0.0.1:1", tmp_path, None, [])
+    monkeypatch.setattr(client, "_start", lambda name, command: pytest.fail("it was started"))
+    with pytest.raises(ConfigError, match="expected Flower"):
+        client.start_node()
+    client.close()
 
 
 def test_secret_is_random_and_readable_only_by_its_owner(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from thalweg.network.flower import runner
 from thalweg.network.flower.processes import (
     Follower,
     GuardedProcess,
-    find_program,
     free_port,
     make_environment,
     stop_all,
@@ -53,7 +52,7 @@ class ClientProcesses:
         self._secret.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._events = Follower(self._state / "logs" / "daemon.log", from_end=True)
         self._children: dict[str, GuardedProcess] = {}
-        self._runner_command: list[str] = []  # empty without a runner
+        self._runner_command: list[str] = []  # empty before the SuperNode has started
         self._backoffs = {name: RestartBackoff() for name in PARTS}
         self._rejected_since: float | None = None
         self.rejection_reason: str | None = None  # why the server rejected this client
@@ -67,18 +66,11 @@ class ClientProcesses:
         """Start the SuperNode and the runner. The SuperNode's own port is on loopback."""
         if "runner" in self._children:
             self._children.pop("runner").stop()  # it uses the port of the previous SuperNode
+        runner.check_flower_version()
+        runner.write_secret(self._secret)
         port = str(free_port())
-        command = [find_program("flower-supernode", self._env)]
-        if runner.is_supported():
-            runner.write_secret(self._secret)
-            command = [
-                sys.executable,
-                "-m",
-                "thalweg.network.flower.quick_node",
-                "--isolation",
-                "process",
-            ]
-            command += ["--superexec-auth-secret-file", str(self._secret)]
+        command = [sys.executable, "-m", "thalweg.network.flower.quick_node"]
+        command += ["--isolation", "process", "--superexec-auth-secret-file", str(self._secret)]
         command += ["--superlink", self._server, "--host", "127.0.0.1", "--port", port]
         command += ["--node-config", f"thalweg-socket={json.dumps(str(self._socket))}"]
         if self._trust is None:
@@ -87,11 +79,10 @@ class ClientProcesses:
             command += ["--root-certificates", str(self._trust.authority.absolute())]
             command += ["--auth-supernode-private-key", str(self._trust.key.absolute())]
         self._start("SuperNode", command)
-        if runner.is_supported():
-            self._runner_command = [sys.executable, "-m", "thalweg.network.flower.runner"]
-            self._runner_command += ["--runtime-api-address", f"127.0.0.1:{port}"]
-            self._runner_command += ["--superexec-auth-secret-file", str(self._secret)]
-            self._start("runner", self._runner_command)
+        self._runner_command = [sys.executable, "-m", "thalweg.network.flower.runner"]
+        self._runner_command += ["--runtime-api-address", f"127.0.0.1:{port}"]
+        self._runner_command += ["--superexec-auth-secret-file", str(self._secret)]
+        self._start("runner", self._runner_command)
 
     def events(self) -> list[Event]:
         """Return the daemon's events since the last call."""

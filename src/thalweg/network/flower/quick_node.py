@@ -2,7 +2,8 @@
 
 A SuperNode polls for messages every three seconds, which is long compared to a short round. This is
 the same program, with the same options, but shorter intervals while messages arrive
-(`network/flower/timing.py`). It supports one version of Flower only (`runner.is_supported`).
+(`network/flower/timing.py`). It supports one version of Flower only
+(`runner.check_flower_version`).
 """
 
 from __future__ import annotations

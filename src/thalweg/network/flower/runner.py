@@ -3,8 +3,7 @@
 A SuperNode normally starts a process for each message, which runs the program that came with the
 run. With ``--isolation process`` it leaves this to an external process, which is this one: there is
 no start-up time per message, and no code from the network runs on the device. It uses internal
-interfaces of Flower and therefore supports one version only (`is_supported`); with other versions,
-the SuperNode starts its own processes.
+interfaces of Flower and therefore supports one version only (`check_flower_version`).
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from thalweg.core.errors import require
 from thalweg.network.flower.timing import PollInterval
 
 MIN_POLL_S, MAX_POLL_S = 0.05, 0.5  # between two polls for a message
@@ -29,12 +29,17 @@ VERSION = "1.41."  # supported version of Flower
 SECRET_BYTES = 32
 
 
-def is_supported() -> bool:
-    """Return whether the installed version of Flower is the supported one."""
-    try:
-        return metadata.version("flwr").startswith(VERSION)
-    except metadata.PackageNotFoundError:
-        return False
+def check_flower_version() -> None:
+    """Reject other versions of Flower than the supported one.
+
+    Without this process, the SuperNode would run the program that came with the run.
+    """
+    version = metadata.version("flwr")
+    require(
+        version.startswith(VERSION),
+        f"expected Flower {VERSION}x, got {version}: with another version, a device would run "
+        "code that the server sends. Install it with pip install 'thalweg[flower]'.",
+    )
 
 
 def write_secret(path: Path) -> None:
