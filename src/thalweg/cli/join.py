@@ -19,6 +19,7 @@ from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.registry import Registry
 from thalweg.nets.module import make_path_absolute
+from thalweg.network.edge.device_limits import DeviceLimits
 from thalweg.network.flower.client_processes import ClientProcesses
 from thalweg.network.flower.liveness import lock_file
 from thalweg.network.flower.processes import local_address
@@ -48,6 +49,7 @@ def join_command(
     queue: int | None,
     components: Sequence[str],
     model: str | None,
+    limits: DeviceLimits,
     insecure: bool,
     as_json: bool,
     peers: Path | None = None,
@@ -69,6 +71,11 @@ def join_command(
         options += ["--component", make_path_absolute(component)]
     options += ["--model", make_path_absolute(model)] if model is not None else []
     options += _secure_aggregation_options(trust, peers, min_participants)
+    options += ["--max-params", str(limits.max_params)]
+    options += ["--min-interval", str(limits.min_interval_s)]
+    options += ["--max-memory", str(limits.max_memory)] if limits.max_memory is not None else []
+    for recipe in limits.recipes:
+        options += ["--recipe", recipe]
     _, address = local_address(host, port)
     busy = f"another `thalweg join` runs in {state}; every client needs its own folder (--state)."
     try:

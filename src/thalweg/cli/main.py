@@ -615,6 +615,23 @@ def join(
             help="Send updates only by secure aggregation, as part of a sum of at least N clients.",
         ),
     ] = None,
+    max_params: Annotated[
+        int, typer.Option(help="Largest number of model parameters.")
+    ] = 100_000_000,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for the model and the samples, such as 500MB. Default: all of it.",
+        ),
+    ] = None,
+    min_interval: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Least time between two rounds.")
+    ] = 0.0,
+    recipes: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Recipes that the server may run. Default: all."),
+    ] = None,
     insecure: Insecure = False,
     as_json: JsonLines = False,
     data_dir: DataDir = None,
@@ -632,7 +649,14 @@ def join(
     or the state folder of another run); the message names the difference.
     """
     from thalweg.cli.join import join_command
+    from thalweg.network.edge.device_limits import DeviceLimits, parse_size
 
+    limits = DeviceLimits(
+        max_params,
+        None if max_memory is None else parse_size(max_memory),
+        min_interval,
+        () if recipes is None else tuple(name.strip() for name in recipes.split(",")),
+    )
     join_command(
         server,
         data=data,
@@ -643,6 +667,7 @@ def join(
         capacity=capacity,
         queue=queue,
         components=component or (),
+        limits=limits,
         model=model,
         insecure=insecure,
         as_json=as_json,

@@ -146,6 +146,22 @@ def build_net(spec: NetSpec, input_shape: Shape, num_classes: int, num_codes: in
     return spec.build(input_shape, num_classes)
 
 
+def count_params(spec: Module) -> int:
+    """Return the number of parameters of a module without allocating them.
+
+    It is 0 if the module cannot be created without memory, such as one that computes its weights.
+    """
+    import torch
+
+    found = spec.load()
+    try:
+        with torch.device("meta"):
+            module = found if isinstance(found, torch.nn.Module) else found(**spec.options)
+        return sum(each.numel() for each in module.parameters())
+    except Exception:  # any error of the user's code; creating it with memory reports it
+        return 0
+
+
 def add_file_digest(spec: NetSpec) -> NetSpec:
     """Return the specification of a module in a file with the digest of the file.
 

@@ -15,6 +15,7 @@ from types import FrameType
 from thalweg.core.errors import ThalwegError
 from thalweg.network.edge.daemon import Daemon, print_event
 from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.device_limits import DeviceLimits
 from thalweg.network.edge.store import Store
 
 LOCK_TIMEOUT_S = 12.0  # a daemon whose `join` was killed ends within this time
@@ -45,10 +46,12 @@ def _run(args: argparse.Namespace) -> str | None:
             args.queue,
             tuple(args.component),
             args.model,
+            DeviceLimits(args.max_params, args.max_memory, args.min_interval, tuple(args.recipe)),
             node_key=args.node_key,
             peers=args.peers,
             min_participants=args.min_participants,
         )
+        options.limits.limit_process()
         daemon = Daemon(store, options, args.client, print_event)
         try:
             daemon.serve(args.socket)
@@ -75,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node-key", type=Path, help="private key that signs public keys")
     parser.add_argument("--peers", type=Path, help="folder with public keys of trusted nodes")
     parser.add_argument("--min-participants", type=int, help="clients in a secure sum")
+    limits = DeviceLimits()
+    parser.add_argument("--max-params", type=int, default=limits.max_params)
+    parser.add_argument("--max-memory", type=int, help="in bytes")
+    parser.add_argument("--min-interval", type=float, default=limits.min_interval_s)
+    parser.add_argument("--recipe", action="append", default=[], help="an allowed recipe")
     return parser
 
 

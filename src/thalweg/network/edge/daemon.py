@@ -19,6 +19,7 @@ from typing import Any
 from thalweg.core.errors import BadMessage, ThalwegError
 from thalweg.federation import TrainResponse
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions
+from thalweg.network.edge.device_limits import RoundTimer
 from thalweg.network.edge.invitations import (
     check_client_number,
     check_same_invitation,
@@ -26,7 +27,7 @@ from thalweg.network.edge.invitations import (
     make_device_client,
     read_server_plan,
 )
-from thalweg.network.edge.socket import Frame, open_listener, serve_one
+from thalweg.network.edge.socket import Frame, compute_digest, open_listener, serve_one
 from thalweg.network.edge.store import Membership, Store
 from thalweg.network.handshake import (
     IdentityRequest,
@@ -38,7 +39,7 @@ from thalweg.network.handshake import (
     handshake_to_bytes,
 )
 from thalweg.network.rejections import TEXTS, Rejected, RejectionCode, find_code
-from thalweg.network.wire import read_response
+from thalweg.network.wire import read_request, read_response
 
 INVITATION_FILE = "invitation"  # file in the state folder with the invitation, for the next start
 DaemonEvent = Mapping[str, Any]
@@ -63,6 +64,7 @@ class Daemon:
         self._device_client: DeviceClient | None = None
         self._invitation: Invitation | None = None
         self.rejection_reason: str | None = None
+        self._timer = RoundTimer(store, options.limits.min_interval_s)
         self._restore_membership()
 
     def handle(self, frame: Frame) -> Frame:
@@ -103,9 +105,18 @@ class Daemon:
             raise BadMessage(f"unknown kind of frame: {frame.kind[:40]!r}.")
         if self._device_client is None:
             raise Rejected(RejectionCode.NO_INVITATION)
+        self._check_interval(frame.payload)
         response = self._device_client.handle(frame.payload)
         self._report_round(response)
         return response
+
+    def _check_interval(self, payload: bytes) -> None:
+        """Reject a new request that comes too early; a repeated one gets its stored response."""
+        if not self._options.limits.min_interval_s:
+            return
+        assert self._device_client is not None
+        if self._store.find_response(compute_digest(payload)) is None:
+            self._timer.start(read_request(payload, self._device_client.message_schema).rnd)
 
     # --- joining ---
 
@@ -137,7 +148,11 @@ class Daemon:
         member = Membership(invitation.run, invitation.client, invitation.plan)
         check_client_number(invitation, self._wanted_client)
         check_same_plan(self._store.read_membership(), member)
+        limits = self._options.limits
+        limits.check_params(invitation.num_params)
         plan = read_server_plan(invitation.plan, self._options, invitation.live)
+        limits.check_plan(plan)
+        limits.check_net(plan.scenario.net)
         device_client = make_device_client(plan, invitation, self._store, self._options)
         try:
             self._store.join(member)

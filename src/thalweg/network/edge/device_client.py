@@ -15,6 +15,7 @@ from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.task import make_net
 from thalweg.nets import Net
+from thalweg.network.edge.device_limits import DeviceLimits
 from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
@@ -36,6 +37,7 @@ class DeviceOptions:
     queue: int | None = None  # samples on disk besides those in memory; None: the default
     components: tuple[str, ...] = ()  # the owner's classes and functions for plans: file.py:NAME
     model: str | None = None  # path of the module to train, if the plan trains one: file.py:Net
+    limits: DeviceLimits = DeviceLimits()
     node_key: Path | None = None  # private key that signs the keys of secure aggregation
     peers: Path | None = None  # folder with public keys of trusted nodes; None: trust on first use
     min_participants: int | None = None  # of a secure sum; None: 3, and no sum is needed
@@ -113,6 +115,8 @@ def make_replay_client(
     mask_identity = make_mask_identity(recipe, invitation.run, options)
     data = scenario.data.load(options.data_dir, plan.seed)
     net = make_net(scenario, data)
+    options.limits.check_params(net.num_params)
+    options.limits.check_memory(net.num_params, scenario.capacity, data.x[:1].nbytes)
     check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
     clients, world = make_client_program(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from thalweg.engine.plan import Plan
+from thalweg.engine.task import make_net
 from thalweg.network.edge.device_client import (
     DeviceOptions,
     check_shapes,
@@ -26,6 +29,14 @@ def make_live_client(
     )  # checked before anything is written
     schema = schema_from_json(invitation.schema)
     mask_identity = make_mask_identity(plan.recipe, invitation.run, options)
+    sizes = choose_sizes(options.capacity, options.queue)
+    one = np.broadcast_to(np.zeros((), schema.dtype), (1, *schema.shape))
+    net = make_net(plan.scenario, schema.make_dataset(one, schema.zero_targets(1)))
+    options.limits.check_params(net.num_params)
+    num_samples = (sizes.capacity or plan.scenario.capacity) + sizes.queue
+    options.limits.check_memory(net.num_params, num_samples, one.nbytes)
+    check_tensors(invitation, net)
+    check_shapes(invitation, schema.input_shape, schema.num_classes, net.num_params)
     source = open_live_source(
         options.data, schema.sample_format, name=store.identity, data_dir=options.data_dir
     )
@@ -36,17 +47,11 @@ def make_live_client(
             invitation.client,
             schema,
             source,
-            choose_sizes(options.capacity, options.queue),
+            sizes,
             mask_identity=mask_identity,
         )
     except BaseException:
         source.close()
-        raise
-    try:
-        check_tensors(invitation, client.net)
-        check_shapes(invitation, schema.input_shape, schema.num_classes, client.net.num_params)
-    except BaseException:
-        client.close()
         raise
     client.start()
     return client

@@ -1,0 +1,171 @@
+"""Limits that the owner of a device sets on what a server can make it do."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import require
+from thalweg.core.registry import TooLarge
+from thalweg.engine.plan import Plan
+from thalweg.nets import Module, NetSpec
+from thalweg.nets.module import count_params
+from thalweg.network.edge.store import Store, write_facts
+from thalweg.network.rejections import Rejected, RejectionCode
+from thalweg.recipes import Recipe, get_recipe
+
+MODEL_COPIES = 8  # of all parameters during a round: model, update, gradient, optimizer, messages
+MAX_STEPS = 1_000_000  # of local training in a round
+MAX_REQUESTS = 16  # of one round, such as a survey, a probe round, keys of masks, and the training
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
+PROTECTIONS = ("privacy", "secure_aggregation")  # parts that a server may add to a recipe
+LAST_ROUND = "last_round_at"  # name of the fact in the store
+
+
+@dataclass(frozen=True)
+class DeviceLimits:
+    """Limits of a device; checked before anything is computed."""
+
+    max_params: int = 100_000_000  # parameters of the model
+    max_memory: int | None = None  # bytes; None: the memory of this machine
+    min_interval_s: float = 0.0  # seconds between the starts of two rounds
+    recipes: tuple[str, ...] = ()  # names of allowed recipes; empty: all
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self, max_params="[1, inf)", max_memory="[1, inf) or none", min_interval_s="[0, inf)"
+        )
+        for name in self.recipes:
+            get_recipe(name)  # an unknown name is an error
+
+    def check_plan(self, plan: Plan) -> None:
+        """Reject a recipe that the owner does not allow, and rounds that do not end."""
+        if self.recipes and not any(_is_same(plan.recipe, name) for name in self.recipes):
+            raise Rejected(
+                RejectionCode.RECIPE,
+                f"the server runs the recipe {plan.recipe.name}, but this client allows "
+                f"{', '.join(self.recipes)} with their own components only (--recipes).",
+            )
+        scenario, local = plan.scenario, plan.local
+        batches = (local.passes or 0) * scenario.capacity / local.batch_size
+        steps = scenario.ticks * (local.steps or batches)
+        if steps > MAX_STEPS:
+            raise TooLarge(
+                f"the plan has up to {steps:.0f} steps of local training per round, at most "
+                f"{MAX_STEPS} are allowed."
+            )
+
+    def check_net(self, spec: NetSpec) -> None:
+        """Reject a module that is too large before its parameters are allocated.
+
+        The owner's class receives numbers from the server (`net.options`).
+        """
+        if isinstance(spec, Module):
+            self.check_params(count_params(spec))
+
+    def check_params(self, num_params: int) -> None:
+        """Reject a model that is too large."""
+        if num_params > self.max_params:
+            raise TooLarge(
+                f"the model has {num_params} parameters, but this client allows {self.max_params} "
+                "(--max-params)."
+            )
+
+    def check_memory(self, num_params: int, num_samples: int, sample_bytes: int) -> None:
+        """Reject a model and a memory of samples that need too much memory."""
+        limit = get_machine_memory() if self.max_memory is None else self.max_memory
+        needed = 4 * num_params * MODEL_COPIES + num_samples * sample_bytes
+        if needed > limit:
+            raise TooLarge(
+                f"{num_samples} samples of {sample_bytes} bytes and a model of {num_params} "
+                f"parameters need about {needed} bytes, but this client allows {limit} "
+                "(--max-memory)."
+            )
+
+    def limit_process(self) -> None:
+        """Make allocations of this process fail beyond `max_memory`, where the system can."""
+        if self.max_memory is not None:
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            limit = self.max_memory if hard < 0 else min(self.max_memory, hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+class RoundTimer:
+    """Limits the rounds of a device; the last start is on disk before the round is computed."""
+
+    def __init__(
+        self, store: Store, min_interval_s: float, now: Callable[[], float] = time.time
+    ) -> None:
+        self._store, self._min_interval_s, self._now = store, min_interval_s, now
+
+    def start(self, rnd: int) -> None:
+        """Count a request of a round, or reject it.
+
+        Requests of the same round need no interval, but their number is limited. If the clock was
+        set back, the interval starts again.
+        """
+        if not self._min_interval_s:
+            return
+        now, stored = self._now(), self._store.read_fact(LAST_ROUND)
+        last = {"round": -1, "at": -math.inf, "requests": 0} if stored is None else json.loads(stored)
+        if last["round"] == rnd and last["requests"] < MAX_REQUESTS:
+            self._write(rnd, last["at"], last["requests"] + 1)
+            return
+        if now < last["at"]:
+            self._write(last["round"], now, last["requests"])
+        if now < last["at"] + self._min_interval_s:
+            raise Rejected(
+                RejectionCode.FREQUENCY,
+                f"a round was requested {max(now - last['at'], 0):.0f} s after the last one, but "
+                f"this client takes part every {self._min_interval_s:g} s at most (--min-interval).",
+            )
+        self._write(rnd, now, 1)
+
+    def _write(self, rnd: int, at: float, requests: int) -> None:
+        fact = json.dumps({"round": rnd, "at": at, "requests": requests})
+        with self._store.transaction() as db:
+            write_facts(db, {LAST_ROUND: fact})
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes.
+
+    >>> parse_size("2GB"), parse_size("500 MB"), parse_size("4096")
+    (2000000000, 500000000, 4096)
+    """
+    stripped = text.strip().upper()
+    unit = next((each for each in UNITS if each and stripped.endswith(each)), "")
+    number = stripped.removesuffix(unit).strip()
+    try:
+        size = float(number) * UNITS[unit]
+    except ValueError:
+        size = math.nan
+    require(
+        0 < size < math.inf,
+        f"--max-memory {text}: expected a size such as 500MB or 2GB.",
+    )
+    return int(size)
+
+
+def get_machine_memory() -> int:
+    """Return the memory of this machine in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _is_same(recipe: Recipe, name: str) -> bool:
+    """Return whether a recipe has the components of the recipe with a name."""
+    allowed = get_recipe(name)
+    if recipe.name != allowed.name:
+        return False
+    for part in (each.name for each in fields(Recipe) if each.name not in ("name", "local")):
+        theirs, ours = getattr(recipe, part), getattr(allowed, part)
+        is_added = ours is None and part in PROTECTIONS
+        if type(theirs) is not type(ours) and not is_added:
+            return False
+    return True

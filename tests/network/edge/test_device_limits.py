@@ -1,0 +1,168 @@
+"""Limits that the owner of a device sets: checked before anything is computed or allocated."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from network.edge.doubles import SCHEMA, plan_for
+from network.edge.test_daemon import PLAN, Home, invitation, join_run, make_request, rejection_of
+from network.edge.test_live_setup import invitation as live_invitation
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.registry import TooLarge
+from thalweg.engine.plan import make_plan, plan_to_toml
+from thalweg.local import LocalTraining
+from thalweg.memory import Reservoir
+from thalweg.nets import Module
+from thalweg.nets.module import count_params
+from thalweg.network.edge.device_limits import MAX_REQUESTS, DeviceLimits, RoundTimer, parse_size
+from thalweg.network.edge.schema import schema_to_json
+from thalweg.network.edge.socket import Frame
+from thalweg.network.edge.store import Store
+from thalweg.network.rejections import Rejected
+from thalweg.recipes import get_recipe
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "state")
+    yield home
+    home.stop()
+
+
+@pytest.mark.parametrize(
+    "limits, code",
+    [
+        (DeviceLimits(max_params=4809), "too-large"),
+        (DeviceLimits(max_memory=4 * 4810 * 8 + 16 * 64 - 1), "too-large"),  # 16 images of 8x8
+        (DeviceLimits(recipes=("sfedpo", "fedprox")), "recipe"),
+    ],
+)
+def test_invitation_beyond_a_limit_is_rejected(
+    limits: DeviceLimits, code: str, home: Home
+) -> None:
+    rejection_of(home.start(limits=limits), invitation(), code)
+    assert home.store is not None
+    assert home.store.read_membership() is None
+
+
+def test_invitation_within_the_limits_is_accepted(home: Home) -> None:
+    limits = DeviceLimits(4810, 4 * 4810 * 8 + 16 * 64, recipes=("sfedpo", "fedavg"))
+    assert join_run(home.start(limits=limits)).client == 2
+
+
+def test_model_is_measured_and_not_taken_from_the_invitation(home: Home) -> None:
+    """The server claims 9 parameters, but its plan has about 1,000,000 ** 2."""
+    plan = make_plan("fedavg", "digits-partial", net={"kind": "mlp", "hidden": (10**6, 10**6)})
+    text = plan_to_toml(plan)
+    rejection_of(home.start(), invitation(plan=text, num_params=9), "too-large")
+
+
+def test_module_is_measured_without_memory(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("import torch\n\ndef make(n=1):\n    return torch.nn.Linear(n, n)\n")
+    assert count_params(Module(f"{file}:make", {"n": 1_000_000})) == 10**12 + 10**6
+    with pytest.raises(TooLarge, match=r"1000001000000 parameters.*--max-params"):
+        DeviceLimits().check_net(Module(f"{file}:make", {"n": 1_000_000}))
+
+
+def test_live_memory_is_checked_before_its_file_is_created(home: Home, tmp_path: Path) -> None:
+    """10,000 samples of 2**26 numbers need 2.7 TB."""
+    schema = schema_to_json(replace(SCHEMA, shape=(2**26,), columns=(), centre=(), width=()))
+    text = plan_to_toml(plan_for("fedavg", "capacity=10000"))
+    letter = live_invitation(schema=schema, plan=text, shape=(2**26,), num_params=9)
+    daemon = home.start(data=str(tmp_path / "rows.jsonl"))
+    reason = rejection_of(daemon, letter, "too-large")
+    assert re.search("--max-(memory|params)", reason)
+    assert sum(file.stat().st_size for file in home.folder.iterdir()) < 10**6
+
+
+@pytest.mark.parametrize("changes", [{"steps": 200_001}, {"steps": None, "passes": 1e300}])
+def test_round_without_end_is_rejected(changes: dict[str, Any]) -> None:
+    """The scenario has 5 ticks per round."""
+    plan = make_plan("fedavg", "digits-partial")
+    assert plan.scenario.ticks == 5
+    local = LocalTraining(**{"lr": 0.1, "steps": 200_000} | changes)
+    endless = replace(plan, scenario=replace(plan.scenario, local=local))
+    with pytest.raises(TooLarge, match="steps of local training per round"):
+        DeviceLimits().check_plan(endless)
+    local = LocalTraining(lr=0.1, steps=200_000)
+    DeviceLimits().check_plan(replace(plan, scenario=replace(plan.scenario, local=local)))
+
+
+def test_recipe_is_compared_by_its_components_and_not_only_by_name() -> None:
+    limits = DeviceLimits(recipes=("fedavg",))
+    other = replace(get_recipe("sfedpo"), name="fedavg")
+    with pytest.raises(Rejected, match="allows fedavg"):
+        limits.check_plan(replace(PLAN, recipe=other))
+    with pytest.raises(Rejected, match="allows fedavg"):
+        limits.check_plan(replace(PLAN, recipe=replace(PLAN.recipe, memory=Reservoir())))
+    limits.check_plan(make_plan("fedavg", "digits-partial", privacy="gaussian"))
+    with pytest.raises(UnknownName, match="fedavgg"):
+        DeviceLimits(recipes=("fedavgg",))
+
+
+def test_rounds_come_at_most_once_per_interval(home: Home) -> None:
+    daemon = home.start(limits=DeviceLimits(min_interval_s=1000.0))
+    join_run(daemon)
+    first = daemon.handle(make_request(0))
+    assert first.kind == "request"
+    early = Frame("rejected", reason="frequency")
+    assert daemon.handle(make_request(1)) == early
+    assert daemon.handle(make_request(0)) == first, "a repeated request has its stored response"
+    daemon = home.start(limits=DeviceLimits(min_interval_s=1000.0))
+    assert daemon.handle(make_request(1)) == early, "also after a restart"
+    daemon._timer._now = lambda: 1e12
+    assert daemon.handle(make_request(1)).kind == "request"
+
+
+def test_interval_counts_from_the_start_of_a_round(tmp_path: Path) -> None:
+    store, clock = Store.open(tmp_path), [100.0]
+    timer = RoundTimer(store, 10.0, lambda: clock[0])
+    timer.start(3)
+    clock[0] = 109.0
+    timer.start(3)  # such as the training after a survey
+    with pytest.raises(Rejected, match=r"9 s after the last one.*every 10 s at most"):
+        timer.start(4)
+    clock[0] = 110.0
+    timer.start(4)
+    for _ in range(MAX_REQUESTS - 1):
+        timer.start(4)
+    with pytest.raises(Rejected):
+        timer.start(4)
+    clock[0] = 50.0  # the clock was set back
+    with pytest.raises(Rejected):
+        timer.start(5)
+    clock[0] = 60.0
+    timer.start(5)
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1GB", "2 TB", "many", "nan", "inf"])
+def test_invalid_sizes_are_rejected(text: str) -> None:
+    with pytest.raises(ConfigError, match="such as 500MB or 2GB"):
+        parse_size(text)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit RLIMIT_DATA")
+def test_allocations_beyond_the_limit_fail() -> None:
+    code = (
+        "from thalweg.network.edge.device_limits import DeviceLimits\n"
+        "DeviceLimits(max_memory=2 * 10**9).limit_process()\n"
+        "import numpy as np\n"
+        "np.ones(10**6)\n"
+        "try:\n    np.ones(10**9)\nexcept MemoryError:\n    print('rejected')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout == "rejected\n", done.stderr
+    assert resource.getrlimit(resource.RLIMIT_DATA)[0] != 2 * 10**9
