@@ -38,7 +38,7 @@ class Outer:
     name: str = plain_text(default="a")
     word: str = registered_name(lambda: ["one", "two"], default="one")
     function: str = local_object(default="")
-    options: dict[str, Any] = plain_options(default_factory=dict)
+    options: dict[str, Any] = plain_options(default_factory=dict)  # noqa: RUF009  a field
     pairs: str = plain_options(default="")
     undeclared: str = "x"
     shape: Literal["linear", "square"] = "linear"
@@ -118,7 +118,7 @@ def test_no_file_that_the_plan_names_is_imported(tmp_path: Path) -> None:
 def test_objects_of_the_owner_are_found_by_their_name(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(
-        "from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Mine:\n    n: int = 2\n"
+        "import dataclasses\n\n\n@dataclasses.dataclass(frozen=True)\nclass Mine:\n    n: int = 2\n"
     )
     registry = Registry.from_paths([f"{own}:Mine"])
     outer = from_dict(

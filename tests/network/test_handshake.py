@@ -44,7 +44,9 @@ def test_handshake_messages_round_trip(message: HandshakeMessage) -> None:
 
 def test_join_rejection_in_place_of_a_message_raises_its_reason() -> None:
     with pytest.raises(BadMessage, match=r"^all clients of the run have joined already\.$"):
-        handshake_from_bytes(handshake_to_bytes(JoinRejection(RejectionCode.FULL)), IdentityResponse)
+        handshake_from_bytes(
+            handshake_to_bytes(JoinRejection(RejectionCode.FULL)), IdentityResponse
+        )
 
 
 def test_message_of_another_kind_is_rejected() -> None:

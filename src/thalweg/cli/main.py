@@ -556,9 +556,10 @@ def join(
         typer.Option(
             metavar="SOURCE",
             help=(
-                "[cyan]replay[/cyan]: the scenario's own samples, as in a simulation, of a built-in "
-                "data set; [cyan]replay:NAME[/cyan]: of your file or data set. For a --live server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet file, "
-                "a folder of images, [cyan]river:Elec2[/cyan], "
+                "[cyan]replay[/cyan]: the samples of the scenario, as in a simulation, of a "
+                "built-in data set; [cyan]replay:NAME[/cyan]: of your file or data set. For a "
+                "--live server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet "
+                "file, a folder of images, [cyan]river:Elec2[/cyan], "
                 "[cyan]package.module:function[/cyan]."
             ),
         ),

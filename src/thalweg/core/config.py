@@ -271,9 +271,7 @@ def kind_of(part: Any, table: Table) -> str:
     return f"{find_source(cls.__module__)}:{cls.__qualname__}"
 
 
-def class_of(
-    kind: str, table: Table, what: str, registry: Registry | None = None
-) -> type[Any]:
+def class_of(kind: str, table: Table, what: str, registry: Registry | None = None) -> type[Any]:
     """Return the class of a kind; `what` names the field in error messages."""
     if kind in table:
         return typing.cast("type[Any]", table[kind])
@@ -525,9 +523,7 @@ def _convert_value(
     return value if isinstance(value, nested) else _convert_plain(value, hint, where, current)
 
 
-def _convert_item(
-    cls: type[Any], value: Any, where: str, registry: Registry | None = None
-) -> Any:
+def _convert_item(cls: type[Any], value: Any, where: str, registry: Registry | None = None) -> Any:
     if isinstance(value, cls):
         return value
     if not isinstance(value, Mapping):

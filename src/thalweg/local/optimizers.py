@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -287,7 +287,7 @@ class TorchOptimizer:
 
     name: str = registered_name(lambda: list_torch_optimizers())
     """A class of torch.optim."""
-    options: dict[str, Any] = plain_options(default_factory=dict)
+    options: dict[str, Any] = plain_options(default_factory=dict)  # noqa: RUF009  a field
     """Other arguments of the class than lr, momentum and weight_decay."""
 
     def __post_init__(self) -> None:

@@ -6,9 +6,9 @@
     client -> server    Hello (`federation.messages`), or a JoinRejection
 
 Either side can reject the other with a `JoinRejection`, which has a code and no other content
-(`network/rejections.py`). Handshake messages have a format number of their own, which changes less often than that of the other messages, so
-that different versions can still report that they differ. After the handshake both sides have the
-same `MessageSchema`.
+(`network/rejections.py`). Handshake messages have a format number of their own, which changes less
+often than that of the other messages, so that different versions can still report that they differ.
+After the handshake both sides have the same `MessageSchema`.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def check_versions(
     >>> request = IdentityRequest("0" * 32, version="9.9", format=2)
     >>> check_versions(request, "the server", "this client")
     Traceback (most recent call last):
-    thalweg.network.rejections.Rejected: the server has thalweg 9.9 (message format 2), this client has
-    thalweg ... (message format ...); install the same version on both.
+    thalweg.network.rejections.Rejected: the server has thalweg 9.9 (message format 2), this client
+    has thalweg ... (message format ...); install the same version on both.
     """
     if (theirs.version, theirs.format) != (__version__, FORMAT):
         raise Rejected(

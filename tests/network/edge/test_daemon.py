@@ -250,7 +250,7 @@ def test_plan_from_the_network_executes_no_local_code(tmp_path: Path) -> None:
         ('drift = "none"', 'drift = {{kind = "table", path = "{secret}"}}', "not-registered"),
         ('sessions = "none"', 'sessions = {{kind = "trace", path = "{secret}"}}', "not-registered"),
         ('loss = "none"', 'loss = "{secret}:f"', "not-registered"),
-        ('metrics = []', 'metrics = ["{secret}:f"]', "not-registered"),
+        ("metrics = []", 'metrics = ["{secret}:f"]', "not-registered"),
         ('start_from = "none"', 'start_from = "{secret}"', "not-registered"),
         ('kind = "digits"', 'kind = "table"\npath = "{secret}"', "not-registered"),
         ('kind = "digits"', 'kind = "huggingface"\nname = "{secret}"', "not-registered"),

@@ -46,9 +46,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
         (DeviceLimits(recipes=("sfedpo", "fedprox")), "recipe"),
     ],
 )
-def test_invitation_beyond_a_limit_is_rejected(
-    limits: DeviceLimits, code: str, home: Home
-) -> None:
+def test_invitation_beyond_a_limit_is_rejected(limits: DeviceLimits, code: str, home: Home) -> None:
     rejection_of(home.start(limits=limits), invitation(), code)
     assert home.store is not None
     assert home.store.read_membership() is None

@@ -107,7 +107,10 @@ def test_unreachable_daemon_gives_an_error_with_a_reason(
 ) -> None:
     monkeypatch.setattr(client_app, "RESTART_S", 0.1)
     monkeypatch.setattr(client_app, "RETRY_INTERVAL_S", 0.01)
-    for node, reason in ((path, "the daemon of this client does not answer"), (None, f"has no {SOCKET}")):
+    for node, reason in (
+        (path, "the daemon of this client does not answer"),
+        (None, f"has no {SOCKET}"),
+    ):
         reply = app(message(pack(Frame("request", b"payload"))), context(node))
         assert reply.has_error()
         assert reply.error.code == DAEMON_UNREACHABLE

@@ -72,7 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--capacity", type=int, help="samples that it holds")
     parser.add_argument("--queue", type=int, help="samples that may wait beside them")
     parser.add_argument(
-        "--component", action="append", default=[], help="a class that a plan may name: FILE.py:NAME"
+        "--component",
+        action="append",
+        default=[],
+        help="a class that a plan may name: FILE.py:NAME",
     )
     parser.add_argument("--model", help="the module to train: FILE.py:NAME")
     parser.add_argument("--node-key", type=Path, help="private key that signs public keys")

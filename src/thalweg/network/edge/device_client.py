@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ class DeviceOptions:
     queue: int | None = None  # samples on disk besides those in memory; None: the default
     components: tuple[str, ...] = ()  # the owner's classes and functions for plans: file.py:NAME
     model: str | None = None  # path of the module to train, if the plan trains one: file.py:Net
-    limits: DeviceLimits = DeviceLimits()
+    limits: DeviceLimits = field(default_factory=DeviceLimits)
     node_key: Path | None = None  # private key that signs the keys of secure aggregation
     peers: Path | None = None  # folder with public keys of trusted nodes; None: trust on first use
     min_participants: int | None = None  # of a secure sum; None: 3, and no sum is needed

@@ -113,7 +113,9 @@ class RoundTimer:
         if not self._min_interval_s:
             return
         now, stored = self._now(), self._store.read_fact(LAST_ROUND)
-        last = {"round": -1, "at": -math.inf, "requests": 0} if stored is None else json.loads(stored)
+        last = (
+            {"round": -1, "at": -math.inf, "requests": 0} if stored is None else json.loads(stored)
+        )
         if last["round"] == rnd and last["requests"] < MAX_REQUESTS:
             self._write(rnd, last["at"], last["requests"] + 1)
             return
@@ -123,7 +125,8 @@ class RoundTimer:
             raise Rejected(
                 RejectionCode.FREQUENCY,
                 f"a round was requested {max(now - last['at'], 0):.0f} s after the last one, but "
-                f"this client takes part every {self._min_interval_s:g} s at most (--min-interval).",
+                f"this client takes part every {self._min_interval_s:g} s at most "
+                "(--min-interval).",
             )
         self._write(rnd, now, 1)
 
