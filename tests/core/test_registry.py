@@ -38,7 +38,7 @@ class Outer:
     name: str = plain_text(default="a")
     word: str = registered_name(lambda: ["one", "two"], default="one")
     function: str = local_object(default="")
-    options: dict[str, Any] = plain_options(default_factory=dict)  # noqa: RUF009  a field
+    options: dict[str, Any] = plain_options(default_factory=dict)
     pairs: str = plain_options(default="")
     undeclared: str = "x"
     shape: Literal["linear", "square"] = "linear"

@@ -26,6 +26,7 @@ from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower.liveness import is_server_running, lock_file
+from thalweg.network.flower.node_keys import FILE as NODE_KEYS
 from thalweg.network.flower.processes import Follower, check_port
 from thalweg.network.flower.project import write_app
 from thalweg.network.flower.serve_options import FILE, ServeOptions, read_serve_options
@@ -129,6 +130,7 @@ def serve_command(
     check_port(settings.host, settings.port)
     options = arguments.to_app_config(isinstance(plan.scenario.world, Live))
     options = _merge_previous(out, options) if resume else options
+    options["node_keys"] = None if trust is None else str(settings.state / NODE_KEYS)
     most = getattr(plan.scenario.world, "num_clients", None)
     require(
         most is None or options.get("min_clients", 1) <= most,
@@ -211,7 +213,7 @@ def _run_server(
                     printer.print_event({"event": "restarted", "reason": news})
                 if time.monotonic() - keys_at > KEY_POLL_S:
                     keys_at = time.monotonic()
-                    _register_new_keys(server_processes, printer)
+                    _update_keys(server_processes, printer)
                 time.sleep(POLL_S)
             rounds.show()
             _wait_for_app(out)
@@ -219,12 +221,14 @@ def _run_server(
             server_processes.close()
 
 
-def _register_new_keys(server_processes: ServerProcesses, printer: _EventPrinter) -> None:
-    """Register keys of new nodes.
+def _update_keys(server_processes: ServerProcesses, printer: _EventPrinter) -> None:
+    """Register keys of new nodes, and revoke deleted ones.
 
     Unreadable keys and a missing SuperLink are reported and retried.
     """
     try:
+        for digest in server_processes.revoke():
+            printer.print_event({"event": "revoked", "key": digest})
         for name in server_processes.register():
             printer.print_event({"event": "key", "name": name})
     except RunError as error:
@@ -297,5 +301,6 @@ def format_event(event: Mapping[str, Any]) -> str:
         "waiting": f"waiting for clients: {present} are present",
         "restarted": str(event.get("reason")),
         "key": f"the key of node {event.get('name')} is registered",
+        "revoked": f"the key with the digest {str(event.get('key'))[:12]} is revoked",
     }
     return words.get(str(kind), "")

@@ -287,7 +287,7 @@ class TorchOptimizer:
 
     name: str = registered_name(lambda: list_torch_optimizers())
     """A class of torch.optim."""
-    options: dict[str, Any] = plain_options(default_factory=dict)  # noqa: RUF009  a field
+    options: dict[str, Any] = plain_options(default_factory=dict)
     """Other arguments of the class than lr, momentum and weight_decay."""
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ class Module:
 
     path: str = local_object(default="")
     """``file.py:Net`` or ``package.module:Net``."""
-    options: dict[str, Any] = plain_options(default_factory=dict, hash=False)  # noqa: RUF009  a field
+    options: dict[str, Any] = plain_options(default_factory=dict, hash=False)
     """Keyword arguments for the class or function."""
     buffers: Literal["average", "local", "reject"] = "average"
     """Floating-point buffers, such as the statistics of BatchNorm: average them like parameters;

@@ -13,6 +13,7 @@ import pytest
 
 from contracts.examples import train_request_for
 from network.flower.runs import tiny_plan
+from thalweg.core.errors import ConfigError
 from thalweg.core.registry import NotRegistered
 from thalweg.data.in_memory import InMemory
 from thalweg.data.table import Table
@@ -238,7 +239,7 @@ def test_plan_from_the_network_executes_no_local_code(tmp_path: Path) -> None:
     assert "Mine" in text
     with pytest.raises(NotRegistered, match=r"join with --component FILE.py:Mine"):
         read_server_plan(text, DeviceOptions())
-    with pytest.raises(SystemExit, match="it was run"):
+    with pytest.raises(ConfigError, match="it was run"):
         read_server_plan(text, DeviceOptions(components=(f"{mine}:Mine",)))
 
 

@@ -21,7 +21,7 @@ from thalweg.core.types import Floats, Floats32
 from thalweg.engine.plan import Plan, plan_to_toml
 from thalweg.engine.task import make_net
 from thalweg.federation import SurveyRequest, SurveyResponse, TrainResponse
-from thalweg.network.edge.device_client import make_replay_client
+from thalweg.network.edge.device_client import DeviceOptions, make_replay_client
 from thalweg.network.edge.live_node import LiveNode, LiveSizes
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
@@ -84,7 +84,7 @@ def replay(folder: Path, stack: ExitStack) -> Make:
         invitation = Invitation("a" * 32, CLIENT, text, shape, classes, num_params, live=False)
         store = Store.open(folder)
         stack.callback(store.close)
-        client = make_replay_client(plan, invitation, store, None)
+        client = make_replay_client(plan, invitation, store, DeviceOptions())
         return Device(plan, client.message_schema, client.handle)
 
     return make

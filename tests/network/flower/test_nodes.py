@@ -16,6 +16,7 @@ from thalweg.core.files import seal
 from thalweg.engine.plan import plan_to_toml
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower import nodes as module
+from thalweg.network.flower.node_keys import NodeKeys
 from thalweg.network.flower.nodes import Nodes
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.handshake import Invitation
@@ -36,8 +37,8 @@ class Server:
         self.devices: list[Device] = []
         self.restart()
 
-    def restart(self) -> None:
-        self.registry = ClientRegistry(self.folder, 5)
+    def restart(self, node_keys: Path | None = None) -> None:
+        self.registry = ClientRegistry(self.folder, 5, node_keys)
         self.nodes = Nodes(self.grid, self.registry, SCHEMA, self._invite, self.events.append)
 
     def connect(self, node: int, name: str = "", requested: int | None = None) -> Device:
@@ -233,6 +234,38 @@ def test_client_registry_is_private_and_has_a_checksum(tmp_path: Path) -> None:
         ClientRegistry(tmp_path, 3)
 
 
+def test_identity_belongs_to_the_key_with_which_it_joined(server: Server, tmp_path: Path) -> None:
+    """An identity is no secret of its own: another registered node cannot use it."""
+    keys = NodeKeys(tmp_path / "node_keys.json")
+    for node in (100, 101, 102):
+        keys.add(node, f"key of {node}")
+    server.restart(tmp_path / "node_keys.json")
+    device = server.connect(100)
+    server.connect(102)
+    assert server.poll() == {0: 100, 1: 102}
+    del server.grid.devices[100]
+    server.poll()
+    server.grid.devices[101] = device  # a copy of the state folder, with another key
+    assert server.poll() == {1: 102}
+    assert "client 0 joined with another key than that of node 101" in server.reasons("rejected")[0]
+    server.restart(tmp_path / "node_keys.json")
+    assert server.poll() == {1: 102}, "also after a restart"
+    entries = server.registry.entries[device.store.identity]
+    assert (entries.number, entries.node, entries.key) == (0, 100, "key of 100")
+
+
+def test_new_state_folder_with_the_same_key_keeps_the_number(
+    server: Server, tmp_path: Path
+) -> None:
+    NodeKeys(tmp_path / "node_keys.json").add(100, "key of 100")
+    server.restart(tmp_path / "node_keys.json")
+    server.connect(100, requested=3)
+    assert server.poll() == {3: 100}
+    server.connect(100, name="new")
+    server.nodes.recheck(3)
+    assert server.poll() == {3: 100}
+
+
 def test_damaged_client_registry_is_reported(tmp_path: Path) -> None:
     registry = ClientRegistry(tmp_path, 3)
     registry.record("a" * 32, 0, 7)
@@ -241,7 +274,8 @@ def test_damaged_client_registry_is_reported(tmp_path: Path) -> None:
         (tmp_path / "clients.json").write_text(text)
         with pytest.raises(RunError, match="is damaged"):
             ClientRegistry(tmp_path, 3)
-    two = {"a" * 32: {"number": 1, "node": 2}, "b" * 32: {"number": 1, "node": 3}}
+    two = {"a" * 32: {"number": 1, "node": 2, "key": ""}}
+    two["b" * 32] = {"number": 1, "node": 3, "key": ""}
     (tmp_path / "clients.json").write_bytes(seal({"run": "c" * 32, "clients": two}))
     with pytest.raises(RunError, match="two clients have the same number"):
         ClientRegistry(tmp_path, 3)

@@ -12,6 +12,7 @@ import pytest
 from thalweg.core.errors import RunError
 from thalweg.network.flower import server_processes
 from thalweg.network.flower.liveness import hold_server_lock
+from thalweg.network.flower.node_keys import NodeKeys, compute_key_digest
 from thalweg.network.flower.processes import GuardedProcess
 from thalweg.network.flower.server_processes import MAX_RESTARTS, ServerProcesses, ServerSettings
 from thalweg.network.flower.timing import RestartBackoff
@@ -125,21 +126,58 @@ def test_repeated_deaths_raise_an_error_unless_rounds_are_completed(tmp_path: Pa
         host.close()
 
 
+def make_trust(folder: Path) -> ServerTrust:
+    (folder / "nodes").mkdir()
+    paths = (folder / name for name in ("ca.crt", "server.crt", "server.key"))
+    return ServerTrust(folder, *paths)
+
+
+def write_key(folder: Path, name: str, content: str) -> str:
+    """Write a public key; return its digest."""
+    file = folder / "nodes" / f"{name}.pub"
+    file.write_text(f"ecdsa-sha2-nistp384 {content} a comment\n")
+    return compute_key_digest(file)
+
+
 def test_node_keys_are_registered_once(tmp_path: Path) -> None:
-    (tmp_path / "nodes").mkdir()
-    (tmp_path / "nodes/0.pub").touch()
-    paths = (tmp_path / name for name in ("ca.crt", "server.crt", "server.key"))
-    host = FakeServerProcesses(tmp_path, ServerTrust(tmp_path, *paths))
+    host = FakeServerProcesses(tmp_path, make_trust(tmp_path))
+    host.settings.state.mkdir()
+    write_key(tmp_path, "0", "AAAA")
     assert host.register() == ["0"]
     assert host.register() == []
-    (tmp_path / "nodes/1.pub").touch()
+    write_key(tmp_path, "1", "BBBB")
     assert host.register() == ["1"]
-    (tmp_path / "nodes/2.pub").touch()
+    write_key(tmp_path, "2", "CCCC")
     host.answers = {"success": False, "error-message": "Public key already in use."}
     assert host.register() == ["2"], "it was registered before a restart"
-    (tmp_path / "nodes/3.pub").touch()
+    write_key(tmp_path, "3", "DDDD")
     host.answers = {"success": False, "error-message": "not a key"}
     with pytest.raises(RunError, match=r"does not accept the key .*3\.pub: not a key"):
+        host.register()
+    (tmp_path / "nodes/3.pub").write_text("nothing")
+    with pytest.raises(RunError, match=r"3\.pub must be a public key in OpenSSH format"):
+        host.register()
+
+
+def test_key_is_revoked_by_deleting_its_file(tmp_path: Path) -> None:
+    host = FakeServerProcesses(tmp_path, make_trust(tmp_path))
+    host.settings.state.mkdir()
+    digests = []
+    for node, content in ((71, "AAAA"), (72, "BBBB")):
+        digests.append(write_key(tmp_path, str(node), content))
+        host.answers = {"success": True, "node-id": node}
+        host.register()
+    assert host.revoke() == []
+    keys = NodeKeys(tmp_path / "state/node_keys.json")
+    assert [keys.find_digest(node) for node in (71, 72, 73)] == [*digests, ""]
+    (tmp_path / "nodes/72.pub").unlink()
+    assert host.revoke() == [digests[1]]
+    assert host.commands[-1][:3] == ["supernode", "unregister", "72"]
+    assert host.revoke() == []
+    keys = NodeKeys(tmp_path / "state/node_keys.json")
+    assert [keys.find_digest(node) for node in (71, 72)] == [digests[0], ""]
+    write_key(tmp_path, "again", "BBBB")
+    with pytest.raises(RunError, match=r"again\.pub was revoked.*make a new key"):
         host.register()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from thalweg.core.errors import RunError
 from thalweg.core.files import seal, sync_folder, unseal, write_file
+from thalweg.network.flower.node_keys import NodeKeys
 from thalweg.network.handshake import IDENTITY, IdentityResponse
 from thalweg.network.rejections import Rejected, RejectionCode
 
@@ -24,6 +25,7 @@ class ClientEntry:
 
     number: int
     node: int  # Flower's id of its last node
+    key: str = ""  # digest of the public key of its node; empty: without keys
 
 
 class ClientRegistry:
@@ -33,10 +35,14 @@ class ClientRegistry:
     that a node cannot take several numbers. Flower identifies a node by its key. A device that lost
     its state folder therefore gets its number again if it joins with the same key. Without keys it
     is a new node: it gets another number, and its old number remains in use.
+
+    With keys (`node_keys` is the file of `NodeKeys`), an identity belongs to the key with which it
+    joined first: another key cannot use it, even if the identity is known.
     """
 
-    def __init__(self, folder: Path, num_clients: int) -> None:
+    def __init__(self, folder: Path, num_clients: int, node_keys: Path | None = None) -> None:
         self._path, self.num_clients = folder / FILE, num_clients
+        self._node_keys = node_keys
         self.run, self.entries = secrets.token_hex(16), dict[str, ClientEntry]()
         if self._path.exists():
             self._read()
@@ -53,6 +59,7 @@ class ClientRegistry:
                 f"the server has run {self.run}, this client's state folder belongs to run "
                 f"{response.run}; join with another folder (--state).",
             )
+        self._check_key(response.identity, node)
         at_node = [entry for entry in self.entries.values() if entry.node == node]
         known = self.entries.get(response.identity) or (at_node[0] if at_node else None)
         if known is not None:
@@ -88,19 +95,37 @@ class ClientRegistry:
 
     def record(self, identity: str, number: int, node: int) -> None:
         """Store the client's number and node; remove another client with the same number."""
-        if self.entries.get(identity) == (entry := ClientEntry(number, node)):
+        entry = ClientEntry(number, node, self._find_key(node))
+        if self.entries.get(identity) == entry:
             return
         self.entries = {
             response: other for response, other in self.entries.items() if other.number != number
         } | {identity: entry}
         self._write()
 
+    def _find_key(self, node: int) -> str:
+        """Return the digest of the key of a node; empty: without keys, or not known."""
+        return "" if self._node_keys is None else NodeKeys(self._node_keys).find_digest(node)
+
+    def _check_key(self, identity: str, node: int) -> None:
+        known = self.entries.get(identity)
+        if self._node_keys is None or known is None or known.key == "":
+            return
+        if known.key != self._find_key(node):
+            raise Rejected(
+                RejectionCode.KEY,
+                f"client {known.number} joined with another key than that of node {node}; was its "
+                "state folder copied? A new key needs a new state folder (--state).",
+            )
+
     def _read(self) -> None:
         try:
             plain = unseal(self._path.read_bytes())
             self.run = str(plain["run"])
             self.entries = {
-                str(identity): ClientEntry(int(entry["number"]), int(entry["node"]))
+                str(identity): ClientEntry(
+                    int(entry["number"]), int(entry["node"]), str(entry["key"])
+                )
                 for identity, entry in plain["clients"].items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

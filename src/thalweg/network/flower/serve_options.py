@@ -29,6 +29,7 @@ class ServeOptions:
     grace_s: float = 30.0  # minimum grace time
     wait_s: float | None = None  # for clients if there are too few; None: no limit
     data_dir: str | None = None  # folder of data sets at the server
+    node_keys: str | None = None  # file of the nodes' keys (`node_keys.py`); None: without keys
     live: bool = False  # whether the plan's world is live, for readers of this file
     limits: dict[str, Any] = field(default_factory=dict)  # fields of `network.limits.Limits`
 

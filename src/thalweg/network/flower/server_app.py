@@ -86,7 +86,11 @@ def _serve(grid: Grid, folder: Path) -> Result:
 
     def federate(plan: Plan, data: Dataset, net: Net, client_pool: ClientPool) -> FlowerFederation:
         registry, on_event = (
-            ClientRegistry(folder, client_pool.world.num_clients),
+            ClientRegistry(
+                folder,
+                client_pool.world.num_clients,
+                None if serve_options.node_keys is None else Path(serve_options.node_keys),
+            ),
             EventLog(folder / EVENTS),
         )
         return FlowerFederation(

@@ -20,6 +20,8 @@ from typing import Any
 from thalweg.core.errors import RunError
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower.liveness import is_server_running
+from thalweg.network.flower.node_keys import FILE as NODE_KEYS
+from thalweg.network.flower.node_keys import NodeKeys, compute_key_digest
 from thalweg.network.flower.processes import (
     PACKAGE_DIR,
     GuardedProcess,
@@ -64,6 +66,7 @@ class ServerProcesses:
         self._children: dict[str, GuardedProcess] = {}
         self._backoffs = {name: RestartBackoff(max_s=8.0) for name in PARTS}
         self._registered: set[str] = set()
+        self._node_keys_file = settings.state / NODE_KEYS
         self._submitted_at: float | None = None  # None: the app has been running since
 
     def start(self) -> None:
@@ -73,6 +76,7 @@ class ServerProcesses:
         self._write_connection()
         self._start_superlink()
         self.register()
+        self.revoke()
         self._start_superexec()
         self._submit()
 
@@ -100,7 +104,19 @@ class ServerProcesses:
         Return their names.
         """
         keys = {} if self.settings.trust is None else self.settings.trust.node_keys()
-        new = [name for name in keys if name not in self._registered]
+        node_keys = NodeKeys(self._node_keys_file)
+        digests = {
+            name: compute_key_digest(file)
+            for name, file in keys.items()
+            if name not in self._registered
+        }
+        revoked = [name for name, digest in digests.items() if node_keys.is_revoked(digest)]
+        if revoked:
+            raise RunError(
+                f"the key {keys[revoked[0]]} was revoked and cannot be registered again; delete "
+                "the file, and make a new key with `thalweg certs`."
+            )
+        new = list(digests)
         if not new:
             return []
         responses = self._command(
@@ -110,8 +126,33 @@ class ServerProcesses:
             reason = str(response.get("error-message", ""))
             if not response.get("success") and "already in use" not in reason:
                 raise RunError(f"the SuperLink does not accept the key {keys[name]}: {reason}")
+            if response.get("node-id"):
+                node_keys.add(int(response["node-id"]), digests[name])
             self._registered.add(name)
         return new
+
+    def revoke(self) -> list[str]:
+        """Unregister the keys whose files were deleted from the certificate folder.
+
+        Their nodes are disconnected, and Flower does not accept these keys again. Return the
+        digests of the keys.
+        """
+        if self.settings.trust is None:
+            return []
+        node_keys = NodeKeys(self._node_keys_file)
+        present = {compute_key_digest(file) for file in self.settings.trust.node_keys().values()}
+        gone = [key for key in node_keys.keys if not key.is_revoked and key.digest not in present]
+        if not gone:
+            return []
+        responses = self._command(
+            *(["supernode", "unregister", str(key.node), CONNECTION] for key in gone)
+        )
+        for key, response in zip(gone, responses, strict=True):
+            reason = str(response.get("error-message", ""))
+            if not response.get("success") and "already deleted" not in reason:
+                raise RunError(f"the SuperLink does not unregister the node {key.node}: {reason}")
+            node_keys.revoke(key)
+        return [key.digest for key in gone]
 
     def close(self) -> None:
         stop_all(list(self._children.values()))
