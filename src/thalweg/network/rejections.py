@@ -61,7 +61,7 @@ TEXTS: dict[RejectionCode, str] = {
     RejectionCode.ROUND: "the request is for another client, repeated, or late",
     RejectionCode.RECIPE: "the client does not allow this recipe (--recipes)",
     RejectionCode.FREQUENCY: "the client takes part less often (--min-interval)",
-    RejectionCode.PRIVACY: "the client requires more noise",
+    RejectionCode.PRIVACY: "the client requires noise or secure aggregation for its updates",
     RejectionCode.BUDGET: "the client's privacy budget is used up",
     RejectionCode.STATE: "the client cannot use its state folder",
     RejectionCode.KEY: "the client's identity belongs to another key or node",

@@ -138,10 +138,11 @@ def make_mask_identity(recipe: Recipe, run: str, options: DeviceOptions) -> Any:
     """The `MaskIdentity` of a device; None without secure aggregation, if its owner permits it."""
     if recipe.secure_aggregation is None:
         if options.min_participants is not None:
-            raise BadMessage(
+            raise Rejected(
+                RejectionCode.PRIVACY,
                 "this client sends updates only as part of a sum of at least "
                 f"{options.min_participants} clients (--min-participants), but the server's plan "
-                "has no secure aggregation. Serve it with --set secure_aggregation=masked."
+                "has no secure aggregation. Serve it with --set secure_aggregation=masked.",
             )
         return None
     # Needs the optional package cryptography.
