@@ -62,6 +62,23 @@ def test_norm_clip_without_a_bound_uses_a_multiple_of_the_median_length() -> Non
     assert left.extra_metrics == {"clipped": 1}
 
 
+@pytest.mark.parametrize(
+    ("lengths", "bound"),
+    [
+        ([1.0, 1e6], 1.0),  # the smaller of two: the hostile one does not raise it
+        ([1.0, 2.0, 3.0, 1e6], 2.0),
+        ([1.0, 2.0, 3.0, 4.0, 1e6], 3.0),
+        ([0.0, 0.0, 0.0, 2.0, 1e6], 2.0),  # clients without a step have no length
+        ([1e6], 1e6),
+        ([0.0, 0.0], 0.0),
+    ],
+)
+def test_one_update_cannot_raise_the_median_length(lengths: list[float], bound: float) -> None:
+    rows = make_rows(*([length, 0.0] for length in lengths))
+    left = NormClip().combine(rows, equal_weights(rows))
+    assert left.deltas[:, 0].tolist() == [min(length, bound) for length in lengths]
+
+
 def test_krum_selects_the_update_closest_to_its_neighbours() -> None:
     left = Krum(hostile=0.2).combine(FIVE, equal_weights(FIVE))
     assert left.deltas.tolist() == [[2, 1]], "the first of two with the same score"

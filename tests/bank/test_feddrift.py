@@ -288,3 +288,18 @@ def test_more_initial_models_than_the_maximum_are_rejected():
         ConfigError, match=r"initial_models must be at most max_models \(2\), got 3"
     ):
         FedDrift(initial_models=3, max_models=2)
+
+
+def test_client_that_always_raises_alarms_opens_a_bounded_number_of_models():
+    bank = FedDrift(every=None, max_models=3, merge_threshold=0.0)
+    plan = bank.assign(
+        bank.init(4, 2), in_round(0, range(4), range(4)), responses_with([[1.0]] * 4), 1
+    )
+    num_models = 1
+    for rnd in range(1, 12):
+        roster = in_round(rnd, range(4), range(4), alarmed=[3])
+        costs = [[1.0] + [2.0] * (num_models - 1)] * 4
+        plan = bank.assign(plan.state, roster, responses_with(costs), num_models)
+        num_models = len(plan.mix)
+        assert num_models <= 3
+        assert plan.state.member_of[:3].tolist() == [0, 0, 0], "the alarm acts on its own client"

@@ -3,14 +3,17 @@
 import json
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from thalweg.aggregation import Median, NormClip
 from thalweg.cli.main import app
 from thalweg.cli.serve import ServeArguments, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
+from thalweg.engine.builders import add_default_clipping
 from thalweg.engine.plan import make_plan
 from thalweg.network.flower.certs import make_certs
 
@@ -155,3 +158,23 @@ def test_invalid_options_are_rejected_before_the_folder_is_created(
     with pytest.raises(ConfigError, match=reason):
         run_command(*WORDS, *words, *port, "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("sets", "is_complete", "robust", "note"),
+    [
+        ([], False, NormClip(), "clipped to the median norm.*--set robust=none"),
+        (["robust=none"], False, None, "robust=none: a single client can change the model at will"),
+        (["robust=median"], False, Median(), "^$"),
+        (["secure_aggregation=masked"], False, None, "not clipped at the server"),
+        ([], True, None, "robust=none: a single client can change the model at will"),
+    ],
+)
+def test_updates_are_clipped_by_default(
+    sets: list[str], is_complete: bool, robust: object, note: str
+) -> None:
+    plan = make_plan("fedavg", "digits-partial", overrides=sets)
+    served, words = add_default_clipping(plan, sets, is_complete)
+    assert served.recipe.robust == robust
+    assert re.search(note, words)
+    assert replace(served, recipe=plan.recipe) == plan

@@ -110,3 +110,20 @@ def test_robust_rule_can_be_set_on_any_recipe_and_written_to_a_file() -> None:
     plan = make_plan(recipe, "digits-partial", overrides=["robust=krum", "robust.hostile=0.1"])
     assert plan.recipe.robust == Krum(hostile=0.1)
     assert plan_from_toml(plan_to_toml(plan), "here").recipe == plan.recipe
+
+
+@pytest.mark.parametrize("share", [1 / 6, 0.5, 0.999])  # of the weight that the client claims
+def test_one_huge_update_moves_the_clipped_model_by_at_most_the_median_norm(share: float) -> None:
+    rng = np.random.default_rng(0)
+    honest = rng.normal(size=(5, 4)).astype(np.float32)
+    model = np.zeros(4, dtype=np.float32)
+    recipe = replace(PLAIN, robust=NormClip())
+    weights = np.array([(1 - share) / 5] * 5 + [share])
+
+    def merge(last: Floats32) -> Floats32:
+        return merge_updates(recipe, None, model, np.vstack([honest, last]), weights).model
+
+    median = float(np.sort(np.linalg.norm(honest, axis=1))[2])
+    moved = merge(np.full((1, 4), 1e5, dtype=np.float32)) - merge(np.full((1, 4), 1e-6, np.float32))
+    assert np.linalg.norm(merge(np.full((1, 4), 1e5, dtype=np.float32))) <= median * 1.001
+    assert np.linalg.norm(moved) <= 2 * median

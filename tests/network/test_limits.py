@@ -12,12 +12,14 @@ import pytest
 from thalweg.aggregation import ByWeight, ShiftAware
 from thalweg.bank import FedDaa, FedDrift, FedRc
 from thalweg.core.errors import BadMessage, ConfigError
-from thalweg.core.types import Floats, Floats32
+from thalweg.core.types import Floats, Floats32, Roster
 from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import Curvature, LocalTraining, Scaffold
 from thalweg.memory import Ode, Replace
 from thalweg.network.limits import (
     Limits,
+    bound_survey_values,
+    bound_train_reports,
     check_survey_response,
     check_train_response,
     find_oversized_updates,
@@ -283,3 +285,83 @@ def test_more_samples_may_be_tested_than_a_memory_holds() -> None:
         check_train_response(
             make_response(num_samples=11), make_request(), PLAIN, Limits(max_samples=10)
         )
+
+
+def bound_losses(*losses: float, **limits: Any) -> list[float]:
+    responses = [make_response(losses=np.array([loss])) for loss in losses]
+    bounded, _ = bound_train_reports(responses, Limits(**limits))
+    return [float(response.losses[0]) for response in bounded]
+
+
+def test_implausible_losses_are_replaced_by_the_median() -> None:
+    assert bound_losses(2.0, 3.0, 4.0, 5.0, 1e9) == [2.0, 3.0, 4.0, 5.0, 4.0]
+    assert bound_losses(2.0, 3.0, 4.0, 5.0, 41.0) == [2.0, 3.0, 4.0, 5.0, 4.0]
+    assert bound_losses(2.0, 3.0, 4.0, 5.0, 40.0) == [2.0, 3.0, 4.0, 5.0, 40.0], "10 times the 4"
+    # The loss of a client that has drifted may be many times that of the others.
+    assert bound_losses(0.01, 0.01, 0.01, 9.9) == [0.01, 0.01, 0.01, 9.9]
+    assert bound_losses(0.01, 0.01, 0.01, 10.1)[3] == 0.01
+    assert bound_losses(0.01, 0.01, 0.01, 40.0, num_classes=100)[3] == 40.0, "log(100) is 4.6"
+    assert bound_losses(0.01, 0.01, 0.01, 47.0, num_classes=100)[3] == 0.01
+    assert bound_losses(1.0, 1e9) == [1.0, 1e9], "two clients have no usual value"
+    assert bound_losses(1.0, 1.0, 1e9, report_factor=None)[2] == 1e9
+
+
+def test_losses_without_a_step_stay_missing() -> None:
+    assert np.isnan(bound_losses(1.0, 1.0, float("nan"), 1e9)[2])
+    assert bound_losses(1.0, 1.0, float("nan"), 1.0, 1e9)[4] == 1.0
+
+
+def test_implausible_counts_errors_and_reports_are_replaced_by_the_median() -> None:
+    ones = np.ones(1, dtype=np.int64)
+    honest = make_response(
+        num_samples=20,
+        num_tested=ones * 8,
+        num_correct=ones * 6,
+        error_sums=np.array([16.0]),
+        reports={"total_weight": np.array([20.0])},
+    )
+    liar = make_response(
+        num_samples=9_000_000,
+        num_tested=ones * 8_000_000,
+        num_correct=ones * 4_000_000,
+        error_sums=np.array([8e15]),
+        reports={"total_weight": np.array([1e8])},
+    )
+    limits = Limits(count_factor=10.0)
+    (*_, bounded), changed = bound_train_reports([honest, honest, honest, liar], limits)
+    assert list(changed) == [3]
+    assert changed[3].startswith("TrainResponse: the mean absolute error was 1e+09 and is replaced")
+    assert (bounded.num_samples, bounded.num_tested[0], bounded.num_correct[0]) == (20, 8, 4)
+    assert bounded.error_sums is not None
+    assert bounded.error_sums.tolist() == [16.0]
+    assert bounded.reports["total_weight"].tolist() == [20.0]
+    unlimited, _ = bound_train_reports([honest, honest, honest, liar], Limits())
+    assert unlimited[3].num_samples == 9_000_000, "counts only with count_factor"
+
+
+def test_plausible_responses_are_not_changed() -> None:
+    responses = [make_response(num_samples=num, losses=np.array([0.1 * num])) for num in range(9)]
+    bounded, changed = bound_train_reports(responses, Limits(count_factor=10.0))
+    assert changed == {}
+    assert all(new is old for new, old in zip(bounded, responses, strict=True))
+
+
+def test_client_with_a_lying_loss_does_not_always_win_power_of_choice() -> None:
+    rule, num = PowerOfChoice(participation=0.25, candidates=8), 8
+    rng, wins = np.random.default_rng(0), 0
+    for _ in range(100):
+        losses = rng.uniform(0.5, 2.0, size=num)
+        losses[3] = 1e9
+        values = [{"candidate_loss": losses[k : k + 1]} for k in range(num)]
+        bounded, changed = bound_survey_values(values, rule, Limits(num_classes=10))
+        assert list(changed) == [3]
+        known = {"candidate_loss": np.stack([each["candidate_loss"] for each in bounded])}
+        clients = np.arange(num)
+        roster = Roster(0, clients, np.ones(num), np.zeros(num, int), known, surveyed=clients)
+        wins += 3 in rule.choose(roster, rng)
+    assert wins < 30, "two of eight are chosen; the median is rarely one of the largest"
+
+
+def test_survey_values_that_are_not_magnitudes_are_not_changed() -> None:
+    values = [{"label_mix": numbers(0.0, 1.0)}, {"label_mix": numbers(1e9, 0.5)}] * 3
+    assert bound_survey_values(values, Dpcs(), Limits()) == (values, {})

@@ -418,3 +418,30 @@ def test_impossible_survey_response_is_a_nan_row() -> None:
         1,
         "SurveyResponse: model_costs goes from -5 to 0.1, but only 0 to inf is possible.",
     )
+
+
+def test_replaced_values_are_reported_and_counted() -> None:
+    lying = with_false_values(Limits(), losses=np.array([1e9]))
+    updates = lying.train([Job(0), Job(1), Job(2)], BANK, 4)
+    assert updates.clients.tolist() == [0, 1, 2]
+    assert updates.losses.tolist() == [0.5, 0.5, 0.5]
+    assert updates.extra_metrics == {"bounded": 1}
+    (rejection,) = updates.rejections
+    assert rejection == (
+        1,
+        "TrainResponse: losses was 1e+09 and is replaced by the median 0.5.",
+    )
+
+
+def test_implausible_surveyed_costs_are_replaced_by_the_median() -> None:
+    def client(request: SurveyRequest) -> list[tuple[int, Message | bytes]]:
+        costs = np.array([0.5, 1e8 if request.client == 1 else 0.25])
+        values = {COSTS: costs, SAMPLES: np.array([10.0])}
+        response = SurveyResponse(request.rnd, request.client, request.stage, values)
+        return [(request.client, response)]
+
+    federation = network(client)
+    tables = federation.survey(np.array([0, 1, 2]), "bank", BANK, 6)
+    assert tables[COSTS].tolist() == [[0.5, 0.25]] * 3
+    federation._transport = network(lambda request: [])._transport
+    assert train(federation).extra_metrics == {"bounded": 1}

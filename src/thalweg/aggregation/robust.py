@@ -106,9 +106,10 @@ class NormClip:
     .. math::  \Delta_k \leftarrow \Delta_k \min(1, c / \lVert \Delta_k \rVert)
 
     The bound c is fixed, or a multiple of the median length in the round, which fewer than half of
-    the clients cannot raise at will. A hostile update still counts, but no more than an honest one
-    of that length. This is enough against accidents and single large updates, and little against
-    clients that agree on a direction.
+    the clients cannot raise at will; of two middle lengths the smaller one counts, so that this
+    holds for two clients too. Updates of length 0 are not counted. A hostile update still counts,
+    but no more than an honest one of that length. This is enough against accidents and single large
+    updates, and little against clients that agree on a direction.
 
     Symbols: c -> bound, or `factor` times the median length. The number of shortened updates is
     the metric `clipped`.
@@ -131,7 +132,9 @@ class NormClip:
     def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
         bound = self.bound
         if bound is None:
-            bound = self.factor * float(np.median(row_norms(deltas)))
+            norms = np.sort(row_norms(deltas))
+            norms = norms[norms > 0]
+            bound = self.factor * float(norms[(len(norms) - 1) // 2]) if len(norms) else 0.0
         rows, clipped = clip_rows(deltas, bound)
         return CombinedUpdates(rows, weights, {"clipped": len(clipped)} if len(clipped) else {})
 

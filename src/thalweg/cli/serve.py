@@ -21,7 +21,7 @@ from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.core.metrics import make_final_row
-from thalweg.engine.builders import check_can_be_served
+from thalweg.engine.builders import add_default_clipping, check_can_be_served
 from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
@@ -116,6 +116,7 @@ def serve_command(
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
     check_can_be_served(plan.recipe)
+    plan, robust_note = add_default_clipping(plan, sets, is_complete=default is None)
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     warning = check_safe(arguments.host, arguments.certs, arguments.insecure, "server")
@@ -143,6 +144,8 @@ def serve_command(
         typer.echo(warning, err=True)
     if not as_json:
         console.print(plan_tree(plan, default, load_data(plan, arguments.data_dir), is_remote=True))
+        if robust_note:
+            console.print(robust_note, highlight=False, markup=False)
     again = shlex.join(["thalweg", "serve", str(out), *arguments.to_args(), "--resume"])
     try:
         with show_progress(plan, console, as_json) as watch:

@@ -164,6 +164,9 @@ class Surveys(Protocol):
 
     Surveys run in the order sample weights, selection, bank; that of the bank runs after the cohort
     is chosen. The server keeps the newest responses to the first two in `Roster.known`, as (N, E).
+
+    Losses and similar magnitudes should be listed in the class attribute ``bounded_values``, a
+    tuple of names: on a network, implausible ones are replaced by the median of all clients.
     """
 
     @property

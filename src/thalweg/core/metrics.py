@@ -607,6 +607,14 @@ _DECLARED = (
         places=("policy table",),
     ),
     Metric(
+        "bounded",
+        "Responses with implausible values, which were replaced by the median of all clients",
+        "count",
+        over_rounds="sum",
+        applies="remote clients",
+        places=("policy table",),
+    ),
+    Metric(
         "late",
         "Updates of earlier rounds that were used",
         "count",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from thalweg.aggregation import NormClip
 from thalweg.core.errors import require
 from thalweg.core.noise import NoiseSource, SimulatedNoise
 from thalweg.core.remedies import format_setting
@@ -144,6 +145,32 @@ def check_can_be_served(recipe: Recipe) -> None:
         f"recipe {recipe.name} (bank={kind}) evaluates the models that clients keep, which a "
         f"server does not have. Simulate it (thalweg run {recipe.name}), or serve the same recipe "
         "with bank=one-model.",
+    )
+
+
+def add_default_clipping(
+    plan: Plan, overrides: Iterable[str], is_complete: bool = False
+) -> tuple[Plan, str]:
+    """Return the plan for remote clients, and a sentence about the robust rule.
+
+    Without a robust rule one client could replace the model by any other. Unless the user has set
+    `robust` or given a complete plan, updates are clipped to the median norm of the round. With
+    secure aggregation the server has no single updates to clip.
+    """
+    recipe = plan.recipe
+    if recipe.robust is not None:
+        return plan, ""
+    if is_complete or any(each.partition("=")[0].strip() == "robust" for each in overrides):
+        return plan, "robust=none: a single client can change the model at will."
+    if recipe.secure_aggregation is not None:
+        return plan, (
+            "updates are not clipped at the server, which sees only their sum: a single client can "
+            "shift each parameter of the mean by secure_aggregation.bound."
+        )
+    plan = replace(plan, recipe=replace(recipe, robust=NormClip()))
+    return plan, (
+        "updates are clipped to the median norm of the round (robust=norm-clip); disable it with "
+        "--set robust=none."
     )
 
 

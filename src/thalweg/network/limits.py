@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,12 @@ class Limits:
     """Training steps."""
     max_value: float = 1e9
     """Absolute value of any other number: losses, mean errors, reports, survey responses."""
+    report_factor: float | None = 10.0
+    """Losses, mean errors, reports and surveyed losses, as a multiple of the median of the clients
+    that respond, or of a floor if the median is below it; larger values are replaced by the median.
+    The floor is 1, or the loss of a guess, log(num_classes), if that is larger. None: no limit."""
+    count_factor: float | None = None
+    """The same for the numbers of samples and tested samples, with the floor 1."""
     num_classes: int | None = None
     """Length of vectors with one number per class; None: the length that most clients send."""
 
@@ -56,6 +62,8 @@ class Limits:
             max_tested="[0, inf)",
             max_steps="[0, inf)",
             max_value="(0, inf]",
+            report_factor="[1, inf) or none",
+            count_factor="[1, inf) or none",
             num_classes="[1, inf) or none",
         )
 
@@ -164,6 +172,134 @@ def find_oversized_updates(responses: Sequence[TrainResponse], limits: Limits) -
                     "(norm_factor)."
                 )
     return found
+
+
+# --- values that are implausible among those of other clients ---
+
+
+def bound_train_reports(
+    responses: Sequence[TrainResponse], limits: Limits
+) -> tuple[list[TrainResponse], dict[int, str]]:
+    """Replace implausible losses, errors, reports and counts by the median of all clients.
+
+    Return the responses, and the reasons by the indices of changed responses. With fewer than three
+    clients there is no usual value, and nothing is replaced.
+    """
+    changed: dict[int, str] = {}
+    results = list(responses)
+
+    def bound(name: str, values: list[Floats], factor: float | None, floor: float) -> list[Floats]:
+        bounded, found = _replace_implausible(values, factor, floor)
+        for index, (value, median) in found.items():
+            changed[index] = _describe_replacement("TrainResponse", name, value, median)
+        return bounded
+
+    def column(name: str) -> list[Floats]:
+        return [np.asarray(getattr(each, name), dtype=np.float64) for each in results]
+
+    floor = _loss_floor(limits)
+    losses = bound("losses", column("losses"), limits.report_factor, floor)
+    results = [replace(each, losses=new) for each, new in zip(results, losses, strict=True)]
+    for name in results[0].reports if results else ():
+        values = [each.reports[name] for each in results]
+        values = bound(name, values, limits.report_factor, 1.0)
+        results = [
+            replace(each, reports={**each.reports, name: new})
+            for each, new in zip(results, values, strict=True)
+        ]
+    samples = [np.array([each.num_samples], dtype=np.float64) for each in results]
+    samples = bound("num_samples", samples, limits.count_factor, 1.0)
+    results = [
+        replace(each, num_samples=int(new[0])) for each, new in zip(results, samples, strict=True)
+    ]
+    tested = bound("num_tested", column("num_tested"), limits.count_factor, 1.0)
+    results = [_scale_tested(each, new) for each, new in zip(results, tested, strict=True)]
+    if all(each.error_sums is not None for each in results):
+        counts = [np.maximum(each.num_tested, 1) for each in results]
+        errors = [sums / count for sums, count in zip(column("error_sums"), counts, strict=True)]
+        errors = bound("the mean absolute error", errors, limits.report_factor, 1.0)
+        results = [
+            replace(each, error_sums=new * count)
+            for each, new, count in zip(results, errors, counts, strict=True)
+        ]
+    return [new if index in changed else responses[index] for index, new in enumerate(results)], (
+        changed
+    )
+
+
+def bound_survey_values(
+    values: Sequence[Mapping[str, Floats]], policy: object, limits: Limits
+) -> tuple[list[Mapping[str, Floats]], dict[int, str]]:
+    """Replace implausible survey values by the median of all clients, number by number.
+
+    This concerns the values whose names the policy declares in `bounded_values`: losses and similar
+    magnitudes. The vectors of a name have one length. Return the values, and the reasons by the
+    indices of changed clients.
+    """
+    results, changed = [dict(each) for each in values], dict[int, str]()
+    for name in getattr(policy, "bounded_values", ()):
+        rows = [index for index, each in enumerate(values) if name in each]
+        for position in range(len(results[rows[0]][name]) if rows else 0):
+            column = [np.asarray(results[row][name][position : position + 1]) for row in rows]
+            bounded, found = _replace_implausible(column, limits.report_factor, _loss_floor(limits))
+            for index, (value, median) in found.items():
+                row = rows[index]
+                vector = np.array(results[row][name], dtype=np.float64)
+                vector[position] = bounded[index][0]
+                results[row][name] = vector
+                changed[row] = _describe_replacement("SurveyResponse", name, value, median)
+    return list(results), changed
+
+
+def _replace_implausible(
+    values: list[Floats], factor: float | None, floor: float
+) -> tuple[list[Floats], dict[int, tuple[float, float]]]:
+    """Replace values above `factor` times the larger of their median and the floor by the median.
+
+    The median is that of the positive values of all clients. Return the values, and by the index of
+    each changed client the largest value and the median.
+
+    >>> values = [np.array([each]) for each in (0.5, 1.0, 2.0, 1e9)]
+    >>> [float(each[0]) for each in _replace_implausible(values, 10.0, 1.0)[0]]
+    [0.5, 1.0, 2.0, 1.5]
+    """
+    sizes = [np.abs(np.nan_to_num(each, nan=0.0)) for each in values]
+    positive = [size for each in sizes for size in each.tolist() if size > 0]
+    num_clients = sum(bool(each.any()) for each in sizes)
+    if factor is None or num_clients < 3:
+        return values, {}
+    median = float(np.median(positive))
+    found = {
+        index: (float(each.max()), median)
+        for index, each in enumerate(sizes)
+        if each.max(initial=0.0) > factor * max(median, floor)
+    }
+    bounded = [
+        np.where(size > factor * max(median, floor), np.sign(each) * median, each)
+        if index in found
+        else each
+        for index, (each, size) in enumerate(zip(values, sizes, strict=True))
+    ]
+    return bounded, found
+
+
+def _scale_tested(response: TrainResponse, tested: Floats) -> TrainResponse:
+    """Return the response with other numbers of tested samples and the same share correct."""
+    new = tested.astype(np.int64)
+    if np.array_equal(new, response.num_tested):
+        return response
+    ratio = new / np.maximum(response.num_tested, 1)
+    correct = np.minimum(np.round(response.num_correct * ratio).astype(np.int64), new)
+    sums = None if response.error_sums is None else response.error_sums * ratio
+    return replace(response, num_tested=new, num_correct=correct, error_sums=sums)
+
+
+def _loss_floor(limits: Limits) -> float:
+    return 1.0 if limits.num_classes is None else max(1.0, float(np.log(limits.num_classes)))
+
+
+def _describe_replacement(kind: str, name: str, value: float, median: float) -> str:
+    return f"{kind}: {name} was {value:.3g} and is replaced by the median {median:.3g}."
 
 
 def _update_norms(response: TrainResponse) -> Floats:

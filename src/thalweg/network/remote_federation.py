@@ -25,7 +25,13 @@ from thalweg.federation import (
     select_uniform_responses,
     tabulate_responses,
 )
-from thalweg.network.limits import Limits, check_response, find_oversized_updates
+from thalweg.network.limits import (
+    Limits,
+    bound_survey_values,
+    bound_train_reports,
+    check_response,
+    find_oversized_updates,
+)
 from thalweg.network.wire import (
     MaskResponse,
     MessageSchema,
@@ -59,8 +65,9 @@ class RemoteFederation:
 
     Invalid responses are rejected, and the round continues without them: damaged messages, shapes
     that differ from those of the other clients, values beyond the `Limits` or impossible for the
-    recipe's policies. A late response joins the responses of the next round if the recipe's
-    staleness policy accepts it.
+    recipe's policies. Values that are implausible among those of the other clients are replaced by
+    the median (`Limits.report_factor`) and reported in the same way. A late response joins the
+    responses of the next round if the recipe's staleness policy accepts it.
 
     A client with numbers that are not finite is rejected, too. The run stops only if all of several
     clients sent such numbers, as a simulation would; a single client could have forged them.
@@ -90,6 +97,7 @@ class RemoteFederation:
         self._late: dict[tuple[int, int], TrainResponse] = {}  # by client and round, until used
         self.rejected: list[str] = []  # rejections of the last round
         self._rejections: list[Rejection] = []  # of the current round
+        self._num_bounded = 0  # responses of the current round with replaced values
 
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
@@ -103,7 +111,10 @@ class RemoteFederation:
         for client, received, kept in zip(requests, values, uniform, strict=True):
             if len(kept) < len(received):
                 self._reject(client, "SurveyResponse: its length differs from that of most others.")
-        return tabulate_responses(uniform, type(policy).__name__)
+        bounded, changed = bound_survey_values(uniform, policy, self._limits)
+        for index, reason in changed.items():
+            self._report_bounded(clients[index], reason)
+        return tabulate_responses(bounded, type(policy).__name__)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
@@ -117,14 +128,19 @@ class RemoteFederation:
         is_probe_round = jobs[0].probe_round > 0
         if not is_probe_round:
             responses += [self._late.pop(key) for key in sorted(self._late)]
-        accepted = self._drop_outliers(responses)
+        accepted, changed = bound_train_reports(self._drop_outliers(responses), self._limits)
+        for index, reason in changed.items():
+            self._report_bounded(accepted[index].client, reason)
         if not is_probe_round:
             self._close_pending(responses, rnd)
             for client in requests.keys() - in_time.keys():
                 self._keep_pending(requests[client])
         rejections, self._rejections = tuple(self._rejections), []
         self.rejected = [str(rejection) for rejection in rejections]
-        extra_metrics |= {"rejected": len(rejections)} if rejections else {}
+        num_bounded, self._num_bounded = self._num_bounded, 0
+        num_rejected = len(rejections) - num_bounded
+        extra_metrics |= {"rejected": num_rejected} if num_rejected else {}
+        extra_metrics |= {"bounded": num_bounded} if num_bounded else {}
         updates = build_updates(accepted, bank.shape[1], rnd)
         return replace(updates, extra_metrics=extra_metrics, rejections=rejections)
 
@@ -164,6 +180,10 @@ class RemoteFederation:
 
     def _reject(self, client: int, reason: str) -> None:
         self._rejections.append(Rejection(client, reason))
+
+    def _report_bounded(self, client: int, reason: str) -> None:
+        self._reject(int(client), reason)
+        self._num_bounded += 1
 
     def _exchange(
         self, requests: Mapping[int, Request], kind: type[ResponseType], rnd: int

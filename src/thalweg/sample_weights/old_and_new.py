@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,8 @@ class OldAndNew:
     >>> OldAndNew("uniform").assign_weights(roster, num_params=5).tolist()
     [0.075, 0.025]
     """
+
+    bounded_values: ClassVar[tuple[str, ...]] = (BOUNDS,)
 
     strategy: Literal["ours", "uniform", "historical", "fresh", "mass"] = "ours"
     ratio: float | None = None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class PowerOfChoice:
     >>> PowerOfChoice(participation=0.5).choose(roster, np.random.default_rng(0)).tolist()
     [1, 3]
     """
+
+    bounded_values: ClassVar[tuple[str, ...]] = (LOSS,)
 
     participation: float = 0.3
     """Share of the present clients that take part."""

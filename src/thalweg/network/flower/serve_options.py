@@ -43,7 +43,8 @@ class ServeOptions:
 
     def limits_for(self, plan: Plan, world: World, num_classes: int) -> Limits:
         """Limits from the world, if it is known, overridden by those of these options."""
-        limits = Limits(num_classes=num_classes)
+        counts = 10.0 if plan.recipe.secure_aggregation is None else None
+        limits = Limits(num_classes=num_classes, count_factor=counts)
         if not isinstance(world, LiveWorld):
             limits = limits_for(world, plan.local, num_classes)
             tested = plan.scenario.prequential * world.ticks
