@@ -1,10 +1,13 @@
 """Only this machine can reach the control API of the SuperLink; nodes reach the fleet API."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from thalweg.network.flower.loopback_only import LoopbackOnly, Scope, is_allowed
+from thalweg.network.flower import loopback_only
+from thalweg.network.flower.loopback_only import BodyLimit, LoopbackOnly, Scope, is_allowed
 
 
 def request(path: str, peer: str | None, here: str = "192.168.1.4") -> Scope:
@@ -66,7 +69,7 @@ def test_middleware_protects_the_superlink_of_flower(monkeypatch: pytest.MonkeyP
     install_middleware()
     app = create_app()
 
-    def status(path: str, peer: str) -> int:
+    def status(path: str, peer: str, headers: Any = ()) -> int:
         found: list[int] = []
 
         async def receive() -> dict[str, object]:
@@ -77,7 +80,7 @@ def test_middleware_protects_the_superlink_of_flower(monkeypatch: pytest.MonkeyP
                 found.append(message["status"])
 
         scope = request(path, peer)
-        scope |= {"method": "POST", "headers": [], "query_string": b"", "scheme": "https"}
+        scope |= {"method": "POST", "headers": list(headers), "query_string": b"", "scheme": "https"}
         scope |= {"http_version": "1.1", "root_path": "", "raw_path": path.encode(), "state": {}}
         asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
         return found[0]
@@ -86,3 +89,108 @@ def test_middleware_protects_the_superlink_of_flower(monkeypatch: pytest.MonkeyP
         assert status(path, "192.168.1.9") == 403
         assert status(path, "127.0.0.1") not in (403, 404), "this machine can use it"
     assert status("/v1/fleet/activate-node", "192.168.1.9") not in (403, 404)
+    large = [(b"content-length", b"300000000")]
+    assert status("/v1/fleet/activate-node", "192.168.1.9", large) == 413
+
+
+class Sender:
+    """Sends a body in parts, and records what the app receives and what is answered."""
+
+    def __init__(self, *parts: bytes, length: int | None = None) -> None:
+        self.parts, self.received, self.statuses = list(parts), list[bytes](), list[int]()
+        self.num_read = 0
+        self.scope = request("/v1/fleet/push-object", "192.168.1.9")
+        self.scope["headers"] = [] if length is None else [(b"content-length", b"%d" % length)]
+
+    async def receive(self) -> dict[str, Any]:
+        if self.num_read == len(self.parts):
+            return {"type": "http.disconnect"}
+        self.num_read += 1
+        part, is_last = self.parts[self.num_read - 1], self.num_read == len(self.parts)
+        return {"type": "http.request", "body": part, "more_body": not is_last}
+
+    async def app(self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Any) -> None:
+        message = await receive()
+        assert not message["more_body"]
+        self.received.append(message["body"])
+        assert (await receive())["type"] == "http.disconnect"
+
+    async def send(self, message: Any) -> None:
+        if "status" in message:
+            self.statuses.append(message["status"])
+
+    def run(self, **limits: Any) -> None:
+        asyncio.run(BodyLimit(self.app, **limits)(self.scope, self.receive, self.send))
+
+
+def test_body_within_the_limit_reaches_the_app() -> None:
+    sender = Sender(b"abc", b"de", length=5)
+    sender.run(max_bytes=5)
+    assert sender.received == [b"abcde"]
+    assert sender.statuses == []
+
+
+def test_declared_length_above_the_limit_is_rejected_before_anything_is_read() -> None:
+    sender = Sender(b"abc", length=6)
+    sender.run(max_bytes=5)
+    assert (sender.statuses, sender.received, sender.num_read) == ([413], [], 0)
+
+
+def test_streamed_body_is_rejected_as_soon_as_it_exceeds_the_limit() -> None:
+    sender = Sender(*[b"abc"] * 100)
+    sender.run(max_bytes=5)
+    assert (sender.statuses, sender.received, sender.num_read) == ([413], [], 2)
+
+
+def test_false_declared_length_does_not_raise_the_limit() -> None:
+    sender = Sender(*[b"abc"] * 100, length=1)
+    sender.run(max_bytes=5)
+    assert sender.statuses == [413]
+
+
+def test_slow_body_is_rejected() -> None:
+    sender = Sender(b"abc")
+
+    async def receive() -> Any:
+        await asyncio.sleep(60)
+
+    sender.receive = receive  # type: ignore[method-assign]
+    sender.run(timeout_s=0.01)
+    assert (sender.statuses, sender.received) == ([408], [])
+
+
+def test_disconnected_client_does_not_reach_the_app() -> None:
+    sender = Sender()
+    sender.run()
+    assert sender.received == []
+
+
+def test_bodies_that_are_received_at_the_same_time_have_a_common_limit() -> None:
+    first, second, third = Sender(b"abcd", b"e"), Sender(b"abcd"), Sender(b"abcd")
+    limit = BodyLimit(first.app, max_bytes=5, max_total=5)
+
+    async def run() -> None:
+        may_continue = asyncio.Event()
+        receive = first.receive
+
+        async def receive_slowly() -> Any:
+            if first.num_read == 1:
+                await may_continue.wait()
+            return await receive()
+
+        task = asyncio.create_task(limit(first.scope, receive_slowly, first.send))
+        await asyncio.sleep(0)
+        await limit(second.scope, second.receive, second.send)
+        may_continue.set()
+        await task
+        await limit(third.scope, third.receive, third.send)
+
+    asyncio.run(run())
+    assert second.statuses == [503]
+    assert first.received == [b"abcde", b"abcd"], "the third has space again"
+
+
+def test_limit_allows_a_chunk_of_flower() -> None:
+    from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE
+
+    assert 2 * FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE < loopback_only.MAX_BODY_BYTES < 1 << 25
