@@ -81,7 +81,11 @@ class BodyLimit:
         finally:
             self._total -= sum(map(len, chunks))
         if status:
-            await _answer(send, status, b"the body of the request is too large, too slow, or one of too many\n")
+            await _answer(
+                send,
+                status,
+                b"the body of the request is too large, too slow, or one of too many\n",
+            )
             return
         messages = iter([{"type": "http.request", "body": b"".join(chunks), "more_body": False}])
         chunks.clear()
