@@ -53,6 +53,13 @@ from thalweg.theory.masked_sums import from_fixed, recover_secret, split_secret,
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
 from thalweg.theory.privacy import gaussian_delta, gaussian_epsilon
+from thalweg.theory.privacy_account import (
+    PrivacyCost,
+    gaussian_rdp,
+    laplace_rdp,
+    rdp_epsilon,
+    sampled_gaussian_rdp,
+)
 from thalweg.theory.prototypes import class_means, fill_missing, prototypes, row_distances
 from thalweg.theory.real_drift import RealDrift, nearest_centre, precision_recall, real_drift
 from thalweg.theory.robust import (
@@ -110,6 +117,11 @@ __all__ = [  # noqa: RUF022  in the order of the round
     # differential privacy
     "gaussian_epsilon",  # privacy loss after some noisy updates
     "gaussian_delta",  # the inverse function
+    "PrivacyCost",  # of several releases with Gaussian and Laplace noise
+    "gaussian_rdp",  # Renyi divergence of a release with Gaussian noise
+    "sampled_gaussian_rdp",  # the same if its clients are drawn
+    "laplace_rdp",  # of a release with Laplace noise
+    "rdp_epsilon",  # privacy loss from Renyi divergences
     # secure aggregation
     "to_fixed",  # numbers in fixed-point representation
     "from_fixed",  # mean from a fixed-point sum
