@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from thalweg.core.errors import ConfigError
-from thalweg.local import Gaussian
+from thalweg.local import Gaussian, RoundNumbers
 from thalweg.theory import gaussian_epsilon
 
 QUIET = Gaussian(clip=5.0, noise=1e-12)
@@ -52,3 +52,84 @@ def test_the_sensitivity_of_an_update_is_twice_the_clip() -> None:
 def test_zero_parameters_are_rejected(field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         Gaussian(**{field: 0.0})
+
+
+NUMBERS = RoundNumbers(
+    num_samples=40,
+    num_steps=np.array([7]),
+    losses=np.array([2.5]),
+    num_tested=np.array([20]),
+    num_correct=np.array([15]),
+    error_sums=None,
+)
+
+
+def hide(privacy: Gaussian, numbers: RoundNumbers = NUMBERS, capacity: int = 100) -> RoundNumbers:
+    return privacy.hide_numbers(numbers, capacity, np.random.default_rng(0))
+
+
+def test_numbers_are_unchanged_by_default() -> None:
+    assert hide(Gaussian()) == NUMBERS
+    assert Gaussian().exact_parts == ("losses", "counts", "predictions")
+
+
+def test_omitted_numbers_are_constants() -> None:
+    sent = hide(Gaussian(losses="omit", counts="omit", predictions="omit"))
+    assert (sent.num_samples, sent.num_steps.tolist(), sent.losses.tolist()) == (1, [1], [0.0])
+    assert (sent.num_tested.tolist(), sent.num_correct.tolist()) == ([0], [0])
+
+
+def test_numbers_with_almost_no_noise_are_the_true_ones() -> None:
+    quiet = Gaussian(noise=1e-9, losses="noisy", counts="noisy", predictions="noisy")
+    sent = hide(quiet)
+    assert (sent.num_samples, sent.num_steps.tolist()) == (40, [1])
+    assert sent.losses == pytest.approx([2.5])
+    assert (sent.num_tested.tolist(), sent.num_correct.tolist()) == ([20], [15])
+    errors = NUMBERS._replace(num_correct=np.array([0]), error_sums=np.array([30.0]))
+    assert hide(quiet, errors).error_sums == pytest.approx([30.0])
+
+
+def test_numbers_are_clipped_before_noise() -> None:
+    quiet = Gaussian(
+        noise=1e-9, losses="noisy", counts="noisy", predictions="noisy", max_loss=2, max_count=10
+    )
+    sent = hide(quiet)
+    assert sent.losses == pytest.approx([2.0])
+    assert (sent.num_samples, sent.num_tested.tolist(), sent.num_correct.tolist()) == (
+        10,
+        [10],
+        [10],
+    )
+    assert hide(quiet, NUMBERS._replace(losses=np.array([np.nan]))).losses == pytest.approx([2.0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noisy_counts_are_possible_values(seed: int) -> None:
+    loud = Gaussian(noise=50.0, losses="noisy", counts="noisy", predictions="noisy")
+    sent = loud.hide_numbers(NUMBERS, 100, np.random.default_rng(seed))
+    assert 1 <= sent.num_samples <= 100
+    assert 0 <= sent.num_correct[0] <= sent.num_tested[0] <= 1000
+    errors = NUMBERS._replace(num_correct=np.array([0]), error_sums=np.array([30.0]))
+    sent = loud.hide_numbers(errors, 100, np.random.default_rng(seed))
+    assert sent.error_sums is not None
+    assert 0 <= sent.error_sums[0] <= 10 * sent.num_tested[0]
+
+
+def test_the_noise_of_a_loss_is_noise_times_half_the_interval() -> None:
+    privacy = Gaussian(noise=3.0, losses="noisy", max_loss=4.0)
+    rng = np.random.default_rng(0)
+    sent = [privacy.hide_numbers(NUMBERS, 9, rng).losses[0] for _ in range(4000)]
+    assert np.std(sent) == pytest.approx(6.0, rel=0.06)
+    assert np.mean(sent) == pytest.approx(2.5, abs=0.4)
+
+
+def test_every_noisy_number_costs_as_much_as_the_update() -> None:
+    assert Gaussian(noise=4.0).cost.mu_squared == 0.25
+    noisy = Gaussian(noise=4.0, losses="noisy", counts="omit", predictions="noisy")
+    assert noisy.cost.mu_squared == 0.75
+    assert noisy.exact_parts == ()
+
+
+def test_hidden_counts_need_hidden_losses() -> None:
+    with pytest.raises(ConfigError, match="counts=omit needs losses=noisy or losses=omit"):
+        Gaussian(counts="omit")

@@ -14,6 +14,7 @@ from thalweg.aggregation import (
     STALENESS,
     WEIGHTS,
     Buffered,
+    BySamples,
     ByWeight,
     Equal,
     FedExp,
@@ -246,6 +247,31 @@ def test_a_rule_that_counts_updates_rejects_robust_rules_that_merge_them() -> No
         check_compatibility(replace(fedavg(), server=Buffered(), robust=Median()), make_world())
     check_compatibility(replace(fedavg(), server=Buffered(), robust=NormClip()), make_world())
     check_compatibility(replace(fedavg(), server=Buffered(), privacy=Gaussian()), make_world())
+
+
+OMITTED = Gaussian(losses="omit", counts="omit", predictions="omit")
+
+
+@pytest.mark.parametrize(
+    ("privacy", "parts", "match"),
+    [
+        (OMITTED, {"weights": BySamples()}, "needs the numbers of samples"),
+        (replace(OMITTED, counts="noisy"), {"weights": ByWeight()}, "reports disclose the counts"),
+        (OMITTED, {"alarm": PageHinkley(watch="error")}, "privacy.predictions=omit omits"),
+        (OMITTED, {"alarm": PageHinkley(watch="loss")}, "privacy.losses=omit omits"),
+    ],
+)
+def test_privacy_rejects_policies_that_need_omitted_numbers(
+    privacy: Gaussian, parts: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(ConfigError, match=match):
+        check_compatibility(replace(fedavg(), privacy=privacy, **parts), make_world())
+
+
+def test_privacy_accepts_policies_that_need_noisy_numbers() -> None:
+    privacy = Gaussian(losses="noisy", counts="noisy", predictions="noisy")
+    parts: dict[str, Any] = {"weights": BySamples(), "alarm": PageHinkley(watch="loss")}
+    check_compatibility(replace(fedavg(), privacy=privacy, **parts), make_world())
 
 
 def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:

@@ -53,6 +53,7 @@ class BySamples:
     """
 
     needs_individual_updates = False
+    uses_num_samples = True
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         total = updates.num_samples.sum()

@@ -675,9 +675,26 @@ _DECLARED = (
     ),
     Metric(
         "update_epsilon",
-        "Privacy loss (epsilon) of the client that released the most updates",
+        "Privacy loss (epsilon) of the updates of one client against the server; losses, counts "
+        "and predictions are not covered",
         better="lower",
         applies="recipes with privacy",
+        places=("policy table",),
+    ),
+    Metric(
+        "round_epsilon",
+        "Privacy loss (epsilon) of all that one client sends in rounds and surveys, against the "
+        "server",
+        better="lower",
+        applies="recipes with privacy that send nothing without noise",
+        places=("policy table",),
+    ),
+    Metric(
+        "model_epsilon",
+        "Privacy loss (epsilon) of one client against those who see the models, but neither the "
+        "seed nor who takes part",
+        better="lower",
+        applies="recipes with privacy, uniform selection and equal weights",
         places=("policy table",),
     ),
     Metric(

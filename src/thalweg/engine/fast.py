@@ -37,11 +37,13 @@ from thalweg.federation import (
     MiniBatch,
     Received,
     SurveyStage,
+    build_updates,
     select_client_broadcast,
+    split_updates,
     stack_uploads,
 )
 from thalweg.federation.client_round import is_regression
-from thalweg.federation.extensions.privacy import add_noise
+from thalweg.federation.extensions.privacy import protect_response
 from thalweg.local import TrainingSummary
 from thalweg.nets import Net
 
@@ -150,10 +152,10 @@ class FastFederation:
         deltas = work_done.deltas
         if bank is not received_bank:
             deltas = deltas + (bank - received_bank[models])
-        return Updates(
+        updates = Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=models,
-            deltas=self._add_noise(deltas, cohort),
+            deltas=deltas,
             num_samples=np.repeat(
                 [len(client_round.rows) for client_round in client_rounds], num_jobs
             ),
@@ -165,6 +167,7 @@ class FastFederation:
             reports={name: np.array([report[name] for report in reports]) for name in reports[0]},
             uploads=work_done.uploads,
         )
+        return self._protect(updates, cohort)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
         return self._trainer.predict(model, part, rows)
@@ -317,22 +320,18 @@ class FastFederation:
                     TrainingSummary(start, params, steps[k], lr, local.momentum), index
                 )
 
-    def _add_noise(self, deltas: Floats32, cohort: Cohort) -> Floats32:
-        """Return the updates with the noise of `Recipe.privacy`, if there is any."""
+    def _protect(self, updates: Updates, cohort: Cohort) -> Updates:
+        """Return what clients send in place of their updates with `Recipe.privacy`, if any."""
         clients = self.client_pool.clients
         if clients.recipe.privacy is None:
-            return deltas
-        sent = [
-            add_noise(
-                clients,
-                deltas[rows],
-                cohort.rnd,
-                cohort.jobs[rows.start].client,
-                cohort.jobs[rows.start].probe_round,
-            )
-            for rows in cohort.slices
+            return updates
+        responses = split_updates(updates, cohort.rnd)
+        jobs = [cohort.jobs[rows.start] for rows in cohort.slices]
+        protected = [
+            protect_response(clients, response, job.probe_round)
+            for response, job in zip(responses, jobs, strict=True)
         ]
-        return np.concatenate(sent)
+        return build_updates(protected, updates.deltas.shape[1])
 
     def _apply_lr_decay(self, job: Job) -> Job:
         """Apply the decay of the learning rate during a session."""

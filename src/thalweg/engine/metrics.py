@@ -54,7 +54,7 @@ def round_row(
         return row | {"bytes_down": 0, "bytes_up": 0}
     in_time = updates.staleness(server.rnd - 1) == 0  # late updates are about an older model
     trained = in_time & (updates.num_steps > 0)
-    if trained.any():
+    if trained.any() and not np.isnan(updates.losses[trained]).all():  # else they are omitted
         row["loss"] = float(updates.losses[trained].mean())
     if num_tested := int(updates.num_tested[in_time].sum()):
         if updates.error_sums is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.engine.models import noise_seed
 from thalweg.engine.single import SingleTrainer
@@ -20,7 +22,17 @@ from thalweg.federation import (
     run_client_round,
     run_client_survey,
 )
-from thalweg.federation.extensions.privacy import add_noise
+from thalweg.federation.extensions.privacy import protect_response
+
+
+class TestTotals(NamedTuple):
+    """Predictions that a client made before the round."""
+
+    __test__ = False  # not a test class of pytest
+
+    tested: int
+    correct: int
+    error_sum: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +55,26 @@ class Node:
         return Hello(self.client, self.clients.stream.supply(self.client))
 
     @one_thread()
-    def train(self, state: ClientState, request: TrainRequest) -> tuple[ClientState, TrainResponse]:
-        """Run this client's part of a round; a probe round returns the state unchanged."""
+    def train(
+        self, state: ClientState, request: TrainRequest, earlier: TestTotals | None = None
+    ) -> tuple[ClientState, TrainResponse]:
+        """Run this client's part of a round; a probe round returns the state unchanged.
+
+        `earlier` are predictions between rounds, which the response includes.
+        """
         noise = noise_seed(self.clients.seed, request.rnd, self.client, request.probe_round)
-        state, response = run_client_round(
+        after, response = run_client_round(
             self.clients, state, request, self.trainer, noise, self.prequential
         )
-        deltas = add_noise(
-            self.clients, response.deltas, request.rnd, self.client, request.probe_round
-        )
-        return state, replace(response, deltas=deltas)
+        if earlier is not None:
+            is_main = np.arange(len(response.models)) == self.main_model(state, request)
+            response = _add_tests(response, is_main, earlier)
+        return after, protect_response(self.clients, response, request.probe_round)
+
+    def main_model(self, state: ClientState, request: TrainRequest) -> int:
+        """Return the index of the model that predicts for this client before the round."""
+        bank = self.clients.bank_with_split
+        return 0 if bank is None else bank.main_model(state.split, request.models)
 
     @one_thread()
     def answer_survey(
@@ -62,3 +84,16 @@ class Node:
         state, values = run_client_survey(self.clients, state, request, self.trainer.begin)
         vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in values.items()}
         return state, SurveyResponse(request.rnd, self.client, request.stage, vectors)
+
+
+def _add_tests(
+    response: TrainResponse, is_main: npt.NDArray[np.bool_], earlier: TestTotals
+) -> TrainResponse:
+    """Return the response with earlier predictions of the main model."""
+    sums = response.error_sums
+    return replace(
+        response,
+        num_tested=response.num_tested + is_main * earlier.tested,
+        num_correct=response.num_correct + is_main * earlier.correct,
+        error_sums=None if sums is None else sums + is_main * earlier.error_sum,
+    )

@@ -34,9 +34,9 @@ from thalweg.recipes.base import Recipe
 EXTENSIONS: tuple[RoundExtension, ...] = (
     Alarms(),
     Sessions(),
+    ServerSurveys(),
     PrivacyAccounting(),
     NoiseMark(),
-    ServerSurveys(),
     ServerParts(),
     SampleSplits(),
     MaskingCosts(),

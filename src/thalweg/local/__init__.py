@@ -40,7 +40,13 @@ from thalweg.local.optimizers import (
     StepSettings,
     TorchOptimizer,
 )
-from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # clip updates, add noise
+from thalweg.local.privacy import (
+    PRIVACIES,
+    Gaussian,  # clip updates, add noise
+    HidesNumbers,
+    Privacy,
+    RoundNumbers,
+)
 from thalweg.local.proximal import Proximal  # stay near the received model (FedProx)
 from thalweg.local.scaffold import Scaffold  # control variates (SCAFFOLD)
 from thalweg.local.stopping import GainThreshold, Stopping  # early stopping (Flash)
@@ -82,6 +88,7 @@ __all__ = [
     "GainThreshold",
     "Gaussian",
     "Geometry",
+    "HidesNumbers",
     "LocalTraining",
     "LrDecay",
     "Memo",
@@ -95,6 +102,7 @@ __all__ = [
     "Privacy",
     "Proximal",
     "ResetsPerSession",
+    "RoundNumbers",
     "Scaffold",
     "Sgd",
     "StatefulObjective",

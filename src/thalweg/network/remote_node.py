@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
-from thalweg.engine.node import Node
+from thalweg.engine.node import Node, TestTotals
 from thalweg.federation import ClientState, TrainRequest, TrainResponse
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_request, to_bytes
@@ -50,14 +50,16 @@ class RemoteNode:
         """Decode and validate a request."""
         return read_request(payload, self.schema)
 
-    def execute(self, state: NodeState, request: Request) -> tuple[NodeState, bytes]:
-        """Execute a decoded request; see `handle`."""
+    def execute(
+        self, state: NodeState, request: Request, earlier: TestTotals | None = None
+    ) -> tuple[NodeState, bytes]:
+        """Execute a decoded request; see `handle` and `Node.train`."""
         self._check_recipient(request, state)
         if isinstance(request, MaskRequest):
             return self._answer_mask_request(state, request)
         if isinstance(request, TrainRequest):
             self._check_mask_group(state, request)
-            client, response = self.node.train(state.client, request)
+            client, response = self.node.train(state.client, request, earlier)
             last_round = state.last_round if request.probe_round else request.rnd
             masks, response = self._mask_response(state, request, response)
             return NodeState(last_round, client, masks), to_bytes(response, self.schema)

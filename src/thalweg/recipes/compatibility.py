@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS, Reports
 from thalweg.bank import SplitsSamples
 from thalweg.core.capabilities import ChecksWorld, CountsLabels, ServerPart, Surveys
 from thalweg.core.config import kind_of
@@ -275,6 +275,20 @@ def _check_privacy(recipe: Recipe) -> None:
             "it uploads statistics of the samples without noise",
             f"another {stage}",
         )
+    hidden = {
+        name: getattr(recipe.privacy, name, "exact") for name in ("losses", "counts", "predictions")
+    }
+    if hidden["counts"] != "exact" and isinstance(recipe.weights, Reports):
+        reason = "clients without samples have no report, so that reports disclose the counts"
+        raise _incompatible(recipe, "privacy", "weights", reason, "weights=equal")
+    if hidden["counts"] == "omit" and getattr(recipe.weights, "uses_num_samples", False):
+        reason = "it needs the numbers of samples, which privacy.counts=omit omits"
+        raise _incompatible(recipe, "privacy", "weights", reason, "weights=equal")
+    watched = {"error": "predictions", "loss": "losses"}
+    if recipe.alarm is not None and hidden[watched[recipe.alarm.watch]] == "omit":
+        name = watched[recipe.alarm.watch]
+        reason = f"it watches a metric that privacy.{name}=omit omits"
+        raise _incompatible(recipe, "privacy", "alarm", reason, "alarm=none")
 
 
 def _check_secure_aggregation(recipe: Recipe) -> None:

@@ -17,6 +17,7 @@ from thalweg.selection.base import cohort_size, last_known
 from thalweg.selection.counters import COUNTERS, LabelCounter, MemoryCounter
 from thalweg.selection.drawing import DRAWS, fill_uniformly, mix_with_uniform, num_positive
 from thalweg.selection.label_privacy import LabelPrivacy, PrivacyAccount, frequencies
+from thalweg.theory import PrivacyCost
 
 GOALS = ("uniform", "mean", "pooled_counts")
 # Names of the uploads.
@@ -108,6 +109,12 @@ class Dpcs:
     def adds_noise(self) -> bool:
         """Whether clients add privacy noise to what they report."""
         return self.privacy.epsilon is not None
+
+    @property
+    def survey_cost(self) -> PrivacyCost:
+        """What one report discloses about one sample."""
+        epsilon = self.privacy.epsilon
+        return PrivacyCost.unlimited() if epsilon is None else PrivacyCost(laplace={epsilon: 1})
 
     # --- client ---
 

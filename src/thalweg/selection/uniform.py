@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Uniform:
     >>> len(Uniform(fraction=0.3).choose(roster, np.random.default_rng(0)))
     3
     """
+
+    is_uniform: ClassVar[bool] = True  # all sets of clients of one size are equally likely
 
     fraction: float = 0.3
 

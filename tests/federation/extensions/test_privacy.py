@@ -13,18 +13,24 @@ import thalweg
 from contracts.runs import check_engines_agree
 from engine.recipe_runs import bytes_federation, plan_of, play, reference
 from federation.scripted_stream import clients
+from thalweg.aggregation import BySamples, Equal
 from thalweg.core.errors import ConfigError
 from thalweg.core.noise import NoiseGenerator, NoiseSource, SimulatedNoise, SystemNoise
 from thalweg.core.types import Floats32
-from thalweg.federation import ClientProgram, TrainRequest
+from thalweg.drift import PageHinkley
+from thalweg.federation import ClientProgram, TrainRequest, TrainResponse
 from thalweg.federation.extensions.privacy import (
     RELEASES,
-    add_noise,
+    SURVEYS,
+    count_draw,
     count_releases,
     privacy_metrics,
+    protect_response,
 )
 from thalweg.local import Gaussian, Privacy
 from thalweg.recipes import fedavg
+from thalweg.selection import Available, Dpcs, LabelPrivacy, Uniform
+from thalweg.theory import PrivacyCost, rdp_epsilon, sampled_gaussian_rdp
 
 SMALL = [
     *("capacity=24", "local.passes=1", "ticks=2", "world.num_clients=6", "evaluate_every=2"),
@@ -35,12 +41,24 @@ SEEDED = SimulatedNoise()
 DELTAS = np.ones((2, 3), dtype=np.float32)
 
 
+def response_of(deltas: Floats32, rnd: int = 1, client: int = 2) -> TrainResponse:
+    ones = np.ones(len(deltas), dtype=np.int64)
+    return TrainResponse(rnd, client, np.arange(len(deltas)), deltas, 3, ones, ones / 2, ones, ones)
+
+
+def add_noise(
+    program: ClientProgram, deltas: Floats32, rnd: int, client: int, probe_round: int = 0
+) -> Floats32:
+    return protect_response(program, response_of(deltas, rnd, client), probe_round).deltas
+
+
 def program_of(privacy: Privacy | None, seed: int = 7, noise: NoiseSource = SEEDED) -> Any:
     return replace(clients(replace(fedavg(), privacy=privacy), seed=seed), noise=noise)
 
 
 def test_updates_are_unchanged_without_privacy() -> None:
-    assert add_noise(program_of(None), DELTAS, 1, 2) is DELTAS
+    response = response_of(DELTAS)
+    assert protect_response(program_of(None), response) is response
     assert privacy_metrics({}, fedavg()) == {}
 
 
@@ -141,3 +159,74 @@ def test_probe_rounds_count_as_releases(tmp_path: Path) -> None:
 def test_recipe_with_unprotected_uploads_is_rejected(recipe: str) -> None:
     with pytest.raises(ConfigError, match="it uploads statistics of the samples without noise"):
         thalweg.run(recipe, "digits-partial", rounds=1, overrides=HIDDEN)
+
+
+# --- numbers beside the update ---
+
+ALL_NOISY = ["privacy.losses=noisy", "privacy.counts=noisy", "privacy.predictions=noisy"]
+ALL_OMITTED = ["privacy.losses=omit", "privacy.counts=omit", "privacy.predictions=omit"]
+
+
+@pytest.mark.parametrize("options", [ALL_NOISY, ALL_OMITTED])
+def test_engines_agree_on_hidden_numbers(options: list[str]) -> None:
+    runs = [
+        thalweg.run("fedavg", "digits-partial", rounds=3, engine=engine, overrides=overrides)
+        for overrides in ([*HIDDEN, *options],)
+        for engine in ("fast", "reference")
+    ]
+    check_engines_agree(*runs)
+    rows = [row for row in runs[0].metrics if row["cohort"]]
+    assert all("round_epsilon" in row for row in rows)
+    assert all(("loss" in row) == (options is ALL_NOISY) for row in rows)
+    assert options is ALL_NOISY or not any("prequential_accuracy" in row for row in rows)
+    parts = 4 if options is ALL_NOISY else 1  # the update and three numbers, each as one release
+    assert rows[0]["round_epsilon"] == pytest.approx(Gaussian(0.5, 0.1).compute_epsilon(parts))
+
+
+def test_hidden_numbers_are_the_same_over_bytes() -> None:
+    plan = plan_of("fedavg", [*HIDDEN, *ALL_NOISY])
+    ours, theirs = play(plan, bytes_federation(plan)), play(plan, reference(plan))
+    assert ours[0].bank.tobytes() == theirs[0].bank.tobytes()
+    assert ours[0].known["num_samples"].tolist() == theirs[0].known["num_samples"].tolist()
+
+
+def test_exact_numbers_have_no_round_epsilon() -> None:
+    recipe = replace(fedavg(), privacy=Gaussian(losses="omit", counts="omit"))
+    assert "round_epsilon" not in privacy_metrics({RELEASES: np.ones(2)}, recipe)
+
+
+def test_round_epsilon_includes_label_counts() -> None:
+    privacy = Gaussian(noise=20.0, losses="omit", counts="omit", predictions="omit")
+    selection = Dpcs(privacy=LabelPrivacy(epsilon=0.1))
+    recipe = replace(fedavg(), privacy=privacy, selection=selection)
+    known = {RELEASES: np.array([1.0, 0.0]), SURVEYS: np.array([2.0, 9.0])}
+    costs = [PrivacyCost(0.01, {0.1: 2}), PrivacyCost(laplace={0.1: 9})]
+    expected = max(cost.epsilon(1e-5) for cost in costs)
+    assert privacy_metrics(known, recipe)["round_epsilon"] == pytest.approx(expected)
+    exact = replace(recipe, selection=Dpcs())
+    assert "round_epsilon" not in privacy_metrics(known, exact)
+
+
+def test_surveys_with_noise_are_counted() -> None:
+    overrides = [*HIDDEN, *ALL_OMITTED, "selection.privacy.epsilon=0.5"]
+    rows = thalweg.run("dpcs", "digits-partial", rounds=2, overrides=overrides).metrics
+    assert rows[1]["round_epsilon"] > rows[1]["update_epsilon"] + 0.1
+
+
+def test_drawing_clients_uniformly_lowers_the_epsilon_of_the_models_only() -> None:
+    overrides = [*SMALL, "world.num_clients=20", "privacy=gaussian", "privacy.noise=20"]
+    overrides += ["selection=uniform", "selection.fraction=0.1"]
+    row = thalweg.run("fedavg", "digits-partial", rounds=2, overrides=overrides).metrics[-1]
+    drawn = rdp_epsilon(2 * sampled_gaussian_rdp(0.1, 0.1), 1e-5)
+    assert row["model_epsilon"] == pytest.approx(min(drawn, row["update_epsilon"]))
+    assert row["model_epsilon"] < row["update_epsilon"]
+
+
+@pytest.mark.parametrize(
+    "parts", [{"selection": Available()}, {"weights": BySamples()}, {"alarm": PageHinkley()}]
+)
+def test_other_draws_and_weights_have_no_epsilon_of_the_models(parts: dict[str, Any]) -> None:
+    uniform = replace(fedavg(), privacy=Gaussian(), selection=Uniform(0.5), weights=Equal())
+    everyone = np.arange(4)
+    assert count_draw({}, everyone[:2], everyone, uniform, 4)["drawn_rdp"].min() > 0
+    assert count_draw({}, everyone[:2], everyone, replace(uniform, **parts), 4) == {}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from thalweg.core.capabilities import ServerPart
 from thalweg.core.config import check_ranges
@@ -16,7 +14,7 @@ from thalweg.core.errors import Diverged, require
 from thalweg.core.noise import SystemNoise
 from thalweg.core.types import Floats32, Ints
 from thalweg.engine.builders import check_own_positions
-from thalweg.engine.node import Node
+from thalweg.engine.node import Node, TestTotals
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
@@ -30,7 +28,7 @@ from thalweg.network.edge.live_stream import LiveStream
 from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
 from thalweg.network.remote_node import NodeState, RemoteNode
-from thalweg.network.wire import MaskRequest, MessageSchema, from_bytes, to_bytes
+from thalweg.network.wire import MaskRequest, MessageSchema, from_bytes
 from thalweg.recipes.compatibility import check_task
 from thalweg.streams import Live
 
@@ -167,11 +165,15 @@ class LiveNode:
                 return response
             request = self._remote.read_request(payload)
             self.inbox.mark(self.state.client.stream_round)
-            state, response = self._remote.execute(self.state, request)
+            counts, earlier = self.inbox.counts, None
+            is_training = isinstance(request, TrainRequest) and not request.probe_round
+            if is_training and counts.tested:
+                earlier = TestTotals(counts.tested, counts.correct, counts.error_sum)
+            state, response = self._remote.execute(self.state, request, earlier)
             new_counts: dict[str, Any] = {}
-            if isinstance(request, TrainRequest) and not request.probe_round:
-                main = self._main_model(request)
-                response, new_counts = self._add_test_counts(request, response, main)
+            if isinstance(request, TrainRequest) and is_training:
+                main = self._remote.node.main_model(self.state.client, request)
+                new_counts = self._count_round(request, response, main)
                 self._model = request.params[main].copy()
             self._commit(state, digest=digest, response=response, rnd=request.rnd, **new_counts)
             if isinstance(request, MaskRequest) and request.deletes_secrets:
@@ -216,31 +218,16 @@ class LiveNode:
         )
         self.state = state
 
-    def _add_test_counts(
-        self, request: TrainRequest, payload: bytes, main: int
-    ) -> tuple[bytes, dict[str, Any]]:
-        """The response with the predictions made between rounds, and the new counts."""
-        counts = self.inbox.counts
-        new_counts = {"rounds": counts.rounds + 1, "last_round": request.rnd}
+    def _count_round(self, request: TrainRequest, payload: bytes, main: int) -> dict[str, Any]:
+        """The counts after a round, whose response includes the predictions between rounds."""
+        new_counts = {"rounds": self.inbox.counts.rounds + 1, "last_round": request.rnd}
         try:
             response = from_bytes(payload, self.message_schema, TrainResponse)
         except Diverged:  # sent unchanged; the server reports it
-            return payload, {**new_counts, "last_loss": None}
-        if counts.tested:
-            is_main = np.arange(len(response.models)) == main
-            response = replace(
-                response,
-                num_tested=response.num_tested + is_main * counts.tested,
-                num_correct=response.num_correct + is_main * counts.correct,
-                error_sums=None
-                if response.error_sums is None
-                else response.error_sums + is_main * counts.error_sum,
-            )
-            payload = to_bytes(response, self.message_schema)
+            return {**new_counts, "last_loss": None}
         loss = float(response.losses[main])
         last_loss = loss if math.isfinite(loss) else None
-        reported = {"tested": 0, "correct": 0, "error_sum": 0.0}
-        return payload, {**new_counts, **reported, "last_loss": last_loss}
+        return {**new_counts, "tested": 0, "correct": 0, "error_sum": 0.0, "last_loss": last_loss}
 
     @one_thread()
     def _test_rows(self, rows: Ints) -> dict[str, Any]:
@@ -257,8 +244,3 @@ class LiveNode:
         if not math.isfinite(error):  # the model has diverged, which the next response reports
             return {}
         return {"tested": tested, "error_sum": counts.error_sum + error}
-
-    def _main_model(self, request: TrainRequest) -> int:
-        """Index of the model that predicts for this client at the start of the round."""
-        bank = self._remote.node.clients.bank_with_split
-        return 0 if bank is None else bank.main_model(self.state.client.split, request.models)
