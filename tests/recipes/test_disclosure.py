@@ -7,7 +7,7 @@ import pytest
 
 from thalweg.aggregation import ByWeight
 from thalweg.local import Gaussian
-from thalweg.recipes import RECIPES, Recipe, fedavg, make_recipe
+from thalweg.recipes import RECIPES, Recipe, fedavg, get_recipe
 from thalweg.recipes.disclosure import (
     compute_least_noise,
     compute_response_cost,
@@ -34,7 +34,7 @@ def test_parts_without_noise_are_listed() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_without_privacy_disclose_their_updates(name: str) -> None:
-    recipe = make_recipe(name)
+    recipe = get_recipe(name)
     if isinstance(recipe, Recipe):
         assert list_exact_parts(recipe)[0] == "updates"
         assert compute_least_noise(recipe) == 0
