@@ -65,7 +65,7 @@ NOTES = {
     "geometry": ("The geometry of local steps", "recipes/fedomd.md"),
     "stopping": ("When a client stops to train", "decisions/0011-stopping-and-streams.md"),
     "privacy": ("Noise on updates, with privacy accounting", ""),
-    "secure_aggregation": ("Sums without single updates", "decisions/0016-secure-aggregation.md"),
+    "secure_aggregation": ("Sums without single updates", "secure-aggregation.md"),
     "alarm": ("Change detection per client", "how-to-alarms.md"),
     "alarm.action": ("What an alarm changes", "how-to-alarms.md"),
     "learner": ("The learner of a baseline", "how-to-real-streams.md"),

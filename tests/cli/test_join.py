@@ -24,6 +24,14 @@ def test_join_without_tls_is_rejected_beyond_loopback(tmp_path: Path) -> None:
     assert not (tmp_path / "client").exists()
 
 
+def test_unusable_options_of_secure_aggregation_are_rejected(tmp_path: Path) -> None:
+    words = ("join", "127.0.0.1", "--data", "replay", "--state", str(tmp_path / "client"))
+    with pytest.raises(ConfigError, match="--min-participants must be at least 3, got 2"):
+        run_command(*words, "--min-participants", "2")
+    with pytest.raises(ConfigError, match="must be a folder with public keys of nodes"):
+        run_command(*words, "--peers", str(tmp_path))
+
+
 def test_join_with_the_keys_of_all_nodes_is_rejected(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 2)
     with pytest.raises(ConfigError, match="use the folder of one node"):

@@ -51,6 +51,12 @@ def test_faults_and_staleness_are_shown_only_if_they_are_not_the_default() -> No
     assert "<- was RejectLate" in staleness
 
 
+def test_plan_says_that_secure_aggregation_has_not_been_reviewed() -> None:
+    assert "reviewed" not in render_plan()
+    text = " ".join(render_plan("secure_aggregation=masked").split())
+    assert "masked (the protocol has not been reviewed externally" in text
+
+
 def test_session_start_is_shown_only_if_it_is_not_the_default() -> None:
     assert "session_start" not in render_plan()
     line = next(

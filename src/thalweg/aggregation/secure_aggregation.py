@@ -14,6 +14,7 @@ from thalweg.theory import from_fixed, to_fixed
 MAX_WEIGHT = 1 << 24  # of one client
 ROUNDING = 1e-6  # relative error of single precision
 MAX_CLIENTS = 1 << 14  # in one sum, which then fits into 63 bits
+NOT_REVIEWED = "the protocol has not been reviewed externally: docs/secure-aggregation.md"
 
 
 @dataclass(frozen=True)

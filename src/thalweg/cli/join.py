@@ -231,7 +231,8 @@ def _print_event(console: Console, event: Mapping[str, Any] | None, line: str) -
         return
     words = {
         "connecting": f"connecting to {event.get('server')} ...",
-        "joined": f"joined as client {event.get('client')}: {event.get('plan')}",
+        "joined": f"joined as client {event.get('client')}: {event.get('plan')}"
+        + (f"\n{event['note']}" if event.get("note") else ""),
         "waiting": f"waiting: {event.get('reason')}",
         "restarted": str(event.get("reason")),
         "trouble": f"trouble with the data: {event['reason']}" if event.get("reason") else "",

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from thalweg.aggregation.secure_aggregation import NOT_REVIEWED
 from thalweg.cli.data_view import describe_data
 from thalweg.core.config import get_default, kind_of, plan_fields
 from thalweg.data import Dataset
@@ -29,7 +30,6 @@ COMMON_PARTS = (
     *("memory", "forecast", "selection", "objective", "weights", "server"),
 )
 NOT_FOR_BASELINES = ("net", "augment", "faults")
-NOT_REVIEWED = "the protocol has not been reviewed externally; docs/secure-aggregation.md"
 SIZES = ("rounds", "ticks", "capacity")
 
 

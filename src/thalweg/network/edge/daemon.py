@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from thalweg.aggregation.secure_aggregation import NOT_REVIEWED
 from thalweg.core.errors import BadMessage, ThalwegError
 from thalweg.federation import TrainResponse
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions
@@ -161,9 +162,10 @@ class Daemon:
             device_client.close()
             raise
         self._device_client, self._invitation = device_client, invitation
-        self._on_event(
-            {"event": "joined", "run": member.run, "client": member.client, "plan": plan.title}
-        )
+        event = {"event": "joined", "run": member.run, "client": member.client, "plan": plan.title}
+        if plan.recipe.secure_aggregation is not None:
+            event["note"] = f"secure aggregation: {NOT_REVIEWED}"
+        self._on_event(event)
 
     def _restore_membership(self) -> None:
         """Continue after a restart as the same client, without a new invitation."""
