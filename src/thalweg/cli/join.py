@@ -89,7 +89,8 @@ def join_command(
         text = f"stopped; the state is kept in {state}, and the same command continues."
         typer.echo(text, err=True)
         return
-    typer.echo(f"thalweg: {client_processes.rejection_reason}", err=True)
+    reason = make_printable(str(client_processes.rejection_reason))
+    typer.echo(f"thalweg: {reason}", err=True)
     raise SystemExit(1)
 
 
@@ -111,6 +112,15 @@ def _secure_aggregation_options(
         )
         options += ["--min-participants", str(min_participants)]
     return options
+
+
+def make_printable(text: str) -> str:
+    r"""Return a text that may contain values of the server without control characters.
+
+    >>> make_printable("\x1b[2Jready")
+    '?[2Jready'
+    """
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
 def parse_address(server: str) -> tuple[str, int]:
@@ -239,4 +249,4 @@ def _print_event(console: Console, event: Mapping[str, Any] | None, line: str) -
         "round": line,
     }
     if text := words.get(str(event["event"])):
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+        console.print(make_printable(text), highlight=False, soft_wrap=True, markup=False)

@@ -84,6 +84,14 @@ def holds_text(hint: Any) -> bool:
     return hint not in (bool, int, float, type(None))
 
 
+def has_local_path(part: Any) -> bool:
+    """Return whether a component names a file or folder of this machine."""
+    return any(
+        each.metadata.get("meaning") == "path" and getattr(part, each.name) != each.default
+        for each in dataclasses.fields(part)
+    )
+
+
 @dataclass(frozen=True)
 class Registry:
     """The objects of the owner that a plan from another machine may use, by name.

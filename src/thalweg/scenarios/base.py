@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from thalweg.core.config import check_ranges, choice, convert_parts
@@ -35,7 +35,7 @@ class Scenario:
     """A data set, a world in which the data arrive, a memory size, and a net to train."""
 
     name: str = plain_text()
-    local: LocalTraining
+    local: LocalTraining = field()
     """Local training, unless the recipe sets its own."""
     data: DataSource = choice(SOURCES)
     net: NetSpec = choice(NETS)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
 from network.flower.fake_grid import FakeGrid, devices_in
-from network.flower.runs import tiny_plan
+from network.flower.runs import tiny_plan, write_regression
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Job
+from thalweg.data.in_memory import InMemory
 from thalweg.engine.builders import make_client_pool
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.network.flower.federation import FlowerFederation
+from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.invitations import read_server_plan
+from thalweg.network.flower.federation import FlowerFederation, _make_device_plan
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.flower.serve_options import ServeOptions
+from thalweg.network.rejections import Rejected
 
 
 class Served:
@@ -133,3 +139,32 @@ def test_participation_is_counted_except_in_probe_rounds_and_restored_on_resume(
     clock = resumed.client_pool.clock(2)
     assert np.asarray(clock).tolist() == [0, 0, 1, 0, 0], "rounds that are over, without the last"
     assert np.asarray(resumed.client_pool.clock(2, is_over=False)).tolist() == [1, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_plan_for_devices_has_no_files_of_the_server(is_live: bool, tmp_path: Path) -> None:
+    file = write_regression(tmp_path / "numbers.npz")
+    own = tmp_path / "own.py"
+    own.write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(3, 1)\n")
+    plan = tiny_plan(
+        "fedavg",
+        str(file),
+        2,
+        "net=module",
+        f"net.path={own}:make",
+        "metrics=rmse",
+        "headline=rmse",
+        f"start_from={tmp_path / 'start.safetensors'}",
+    )
+    text = tomli_w.dumps(_make_device_plan(plan, is_live))
+    assert str(tmp_path) not in text
+    options = DeviceOptions(f"replay:{file}", model=f"{own}:make")
+    received = read_server_plan(text, options, is_live)
+    assert received.scenario.net == replace(plan.scenario.net, digest="")
+    assert received.recipe == plan.recipe
+    assert received.scenario.data == (
+        InMemory("the data of this device") if is_live else plan.scenario.data
+    )
+    if not is_live:
+        with pytest.raises(Rejected, match="--data replay:FILE"):
+            read_server_plan(text, replace(options, data="replay"))

@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
@@ -113,7 +114,7 @@ class RoundTimer:
         if not self._min_interval_s:
             return
         now, stored = self._now(), self._store.read_fact(LAST_ROUND)
-        last = (
+        last: dict[str, Any] = (
             {"round": -1, "at": -math.inf, "requests": 0} if stored is None else json.loads(stored)
         )
         if last["round"] == rnd and last["requests"] < MAX_REQUESTS:

@@ -57,6 +57,12 @@ def read_server_plan(text: str, options: DeviceOptions, is_live: bool = False) -
         scenario["data"] = InMemory("the data of this device")  # never loaded
     elif options.data != "replay":
         scenario["data"] = find_replay_data(options.data)
+    elif "data" not in scenario:
+        raise Rejected(
+            RejectionCode.DATA,
+            "the server replays a file of its own, and the owner of a device chooses its data. "
+            "Join with --data replay:FILE and a copy of the file.",
+        )
     return plan_from_dict(plain, "the server's plan", Registry.from_paths(options.objects))
 
 

@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.config import to_dict
 from thalweg.core.errors import RunError, require
+from thalweg.core.registry import has_local_path
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.data import Dataset, Part
@@ -186,12 +187,13 @@ def _check_servable(plan: Plan, client_pool: ClientPool, serve_options: ServeOpt
 def _make_device_plan(plan: Plan, is_live: bool) -> dict[str, Any]:
     """Return the plan for devices, as plain values.
 
-    It has no initial parameters and no metrics, which only the server uses, and in a live run no
-    data, which each device has itself. Of a module it has the name, not the path.
+    It has no initial parameters and no metrics, which only the server uses. In a live run, and if
+    the data are a file, it has no data: each device has them itself. Of a module it has the name,
+    not the path.
     """
     scenario = replace(plan.scenario, metrics=(), headline=None, start_from=None)
     plain = to_dict(replace(plan, scenario=scenario))
-    if is_live:
+    if is_live or has_local_path(plan.scenario.data):
         del plain["scenario"]["data"]
     net = plain["scenario"]["net"]
     if net["kind"] == "module":
