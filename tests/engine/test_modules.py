@@ -126,6 +126,68 @@ def test_clients_continue_from_their_own_normalisation_layers(tmp_path: Path) ->
     assert not np.array_equal(whole.model, run(batch_norm_resnet).model)
 
 
+class NormedMlp(nn.Module):
+    """BatchNorm over rows, which needs two samples in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.norm, self.out = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.out(torch.relu(self.norm(self.hidden(x))))
+        return outputs
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of 40 rows of two clients; by default one row arrives at a time."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(2, size=40)
+    file = tmp_path_factory.mktemp("data") / "rows.npz"
+    x = rng.normal(y[:, None], 1.0, (40, 3))
+    np.savez(file, x=x, y=y, client=np.arange(40) % 2, time=np.arange(40.0))
+    return str(file)
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "sfedpo", "local-only", "centralised"])
+def test_batch_norm_trains_on_rows_that_arrive_one_at_a_time(recipe: str, rows: str) -> None:
+    # With five rows in the memory, the mini-batches of four and one are joined.
+    settings: dict[str, Any] = {
+        "rounds": 8,
+        "ticks": 1,
+        "world": {"availability": 1.0, "arrivals": 1},
+        "local": {"batch_size": 4, "passes": 1, "lr": 0.1},
+    }
+    fast = run(NormedMlp, rows, recipe, **settings)
+    check_engines_agree(fast, run(NormedMlp, rows, recipe, engine="reference", **settings))
+    if recipe == "fedavg":
+        assert "loss" not in fast.metrics[0], "no step with one sample in the memory"
+        assert all("loss" in row for row in fast.metrics[1:])
+    assert np.isfinite(fast.model).all()
+
+
+def test_batch_norm_runs_with_the_default_number_of_arrivals(rows: str) -> None:
+    plan = make_plan("fedavg", rows, model=NormedMlp)
+    assert plan.scenario.world.arrivals == 1
+    assert np.isfinite(thalweg.run("fedavg", rows, model=NormedMlp, workers=1).model).all()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        ("fedavg", {"local": {"batch_size": 1}}, "got local.batch_size=1.*GroupNorm"),
+        ("fedavg", {"capacity": 1}, r"memory of a client holds 1\. Set capacity=500.*GroupNorm"),
+        ("fedogd", {"world": {"arrivals": 1}}, "world.arrivals=1 and memory=replace.*'arrivals': 8"),
+    ],
+)
+def test_batch_norm_without_a_batch_of_two_samples_is_rejected(
+    recipe: str, settings: dict[str, Any], message: str, rows: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"at least 2 samples per mini-batch.*{message}"):
+        run(NormedMlp, rows, recipe, **settings)
+    assert np.isfinite(run(NormedMlp, rows, "fedogd", world={"arrivals": 2}).model).all()
+
+
 def test_the_server_has_the_average_of_local_normalisation_layers() -> None:
     plan = make_plan(
         "fedavg",

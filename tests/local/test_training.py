@@ -56,6 +56,25 @@ def test_a_small_memory_is_one_mini_batch_in_order():
     ] * 2
 
 
+@pytest.mark.parametrize(
+    ("held", "passes", "sizes"),
+    [(9, 1, [4, 5]), (9, 2, [4, 5, 4, 5]), (8, 1, [4, 4]), (2, 1.5, [3]), (1, 3, []), (2, 0.5, [])],
+)
+def test_a_batch_of_one_sample_is_joined_to_the_one_before_or_left_out(held, passes, sizes):
+    local = LocalTraining(lr=0.1, batch_size=4, passes=passes)
+    found = local.batches(held, np.random.default_rng(0), smallest=2)
+    assert [len(batch) for batch in found] == sizes
+    plain = local.batches(held, np.random.default_rng(0))
+    if sizes:
+        np.testing.assert_array_equal(np.concatenate(found), np.concatenate(plain))
+
+
+def test_steps_on_one_sample_are_left_out():
+    local = LocalTraining(lr=0.1, steps=2)
+    assert local.batches(1, np.random.default_rng(0), smallest=2) == []
+    assert [len(batch) for batch in local.batches(2, np.random.default_rng(0), 2)] == [2, 2]
+
+
 def test_two_passes_have_different_orders():
     first, second = drawn(LocalTraining(lr=0.1, batch_size=50, passes=2), 50)
     assert first.tolist() != second.tolist()

@@ -494,12 +494,33 @@ def test_stacked_outputs_equal_single_ones(model: Any) -> None:
         assert torch.allclose(net.apply_stacked(params, x)[k], expected, atol=1e-6)
 
 
-def test_batch_norm_with_one_sample_is_explained() -> None:
-    net = build(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)), (4,), 2)
-    params = torch.from_numpy(net.init(np.random.default_rng(0)))
-    with pytest.raises(ConfigError, match=r"a mini-batch of one sample.*GroupNorm.*world.arrivals"):
-        net.apply(params, batch(1, (4,)), seed(0))
-    assert net.apply(params, batch(1, (4,))).shape == (1, 2)
+class Standardized(nn.Module):
+    """Divides by the standard deviation of the batch in training, which is nan for one sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x / x.std(0) if self.training else x)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)], 2),
+        ([nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(), nn.Linear(3, 2)], 2),
+        ([Standardized()], 2),
+        ([nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.Dropout(), nn.Linear(4, 2)], 1),
+    ],
+)
+def test_the_smallest_batch_of_a_module_is_found(layers: list[nn.Module], expected: int) -> None:
+    assert build(nn.Sequential(*layers), (4,), 2).smallest_batch == expected
+
+
+def test_batch_norm_over_pixels_trains_on_one_sample() -> None:
+    layers = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2)
+    assert build(nn.Sequential(*layers), (1, 4, 4), 2).smallest_batch == 1
 
 
 def test_a_model_of_the_library_transformers_is_accepted() -> None:

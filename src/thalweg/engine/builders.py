@@ -21,6 +21,7 @@ from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
 from thalweg.engine.task import get_loss
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.federation import ClientProgram
+from thalweg.memory import Replace
 from thalweg.nets import Net, load_parameters
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import (
@@ -31,24 +32,38 @@ from thalweg.recipes.compatibility import (
     is_federated,
 )
 from thalweg.scenarios import Scenario
-from thalweg.streams import HasViews, LiveWorld, MergedWorld, Setting, Timetable, World, add_drift
+from thalweg.streams import (
+    HasViews,
+    LiveWorld,
+    MergedWorld,
+    Replay,
+    Setting,
+    Timetable,
+    World,
+    add_drift,
+)
 
 
 def make_client_pool(
-    plan: Plan, data: Dataset, num_params: int, own_positions: Ints | None = None
+    plan: Plan,
+    data: Dataset,
+    num_params: int,
+    own_positions: Ints | None = None,
+    smallest_batch: int = 1,
 ) -> ClientPool:
     """Return the clients of a plan before the first round, with their world and timetable.
 
     Raises `ConfigError` if the recipe does not fit the world, or the world does not fit the data.
     """
     clients, world = make_client_program(
-        plan, data, num_params, own_positions, noise=SimulatedNoise()
+        plan, data, num_params, own_positions, smallest_batch, noise=SimulatedNoise()
     )
     timetable = make_timetable(plan, world.num_clients)
     if getattr(plan.recipe.bank, "merges_clients", False):
         merged = MergedWorld(world, timetable)
         check_compatibility(plan.recipe, merged)
         clients = replace(clients, stream=merged)
+    check_smallest_batch(plan, clients, world.num_clients)
     return ClientPool(clients, world, timetable)
 
 
@@ -57,12 +72,13 @@ def make_client_program(
     data: Dataset,
     num_params: int,
     own_positions: Ints | None = None,
+    smallest_batch: int = 1,
     *,
     noise: NoiseSource,
 ) -> tuple[ClientProgram, World]:
     """Return the program of all clients of a plan, and the world that contains their streams.
 
-    `own_positions` are those of the net: `Net.own_positions`. `noise` is `SimulatedNoise` in a
+    `own_positions` and `smallest_batch` are those of the net. `noise` is `SimulatedNoise` in a
     simulation and `SystemNoise` on a device.
     """
     world = make_world(plan.scenario, data, plan.seed)
@@ -70,7 +86,15 @@ def make_client_program(
     check_task(plan.recipe, get_loss(plan.scenario, data), data.task, data.name)
     labels = apply_views(data, world).all_classes("train")
     clients = ClientProgram(
-        plan.recipe, world, labels, plan.local, plan.seed, num_params, own_positions, noise=noise
+        plan.recipe,
+        world,
+        labels,
+        plan.local,
+        plan.seed,
+        num_params,
+        own_positions,
+        smallest_batch,
+        noise=noise,
     )
     check_own_positions(clients)
     return clients, world
@@ -82,6 +106,35 @@ def check_own_positions(clients: ClientProgram) -> None:
         clients.own_positions is None or clients.bank_with_split is None,
         f"net.buffers=local needs one model per client, but {type(clients.recipe.bank).__name__} "
         "lets a client train several; use net.buffers=average, or another bank.",
+    )
+
+
+def check_smallest_batch(plan: Plan, clients: ClientProgram, num_clients: int) -> None:
+    """Reject settings with which no mini-batch has enough samples for the net."""
+    least, local, spec = clients.smallest_batch, plan.local, plan.scenario.world
+    if least == 1:
+        return
+    reason = f"the model needs at least {least} samples per mini-batch in training (BatchNorm does)"
+    remedy = "or use GroupNorm or LayerNorm instead of BatchNorm."
+    require(
+        local.batch_size >= least,
+        f"{reason}, got local.batch_size={local.batch_size}. Set "
+        f"{format_setting('local.batch_size', 16)}, {remedy}",
+    )
+    is_merged = isinstance(clients.stream, MergedWorld)
+    owners = range(1 if is_merged else num_clients)
+    largest = max(clients.stream.capacity(client) for client in owners)
+    require(
+        largest >= least,
+        f"{reason}, but the largest memory of a client holds {largest}. Set "
+        f"{format_setting('capacity', 500)}, {remedy}",
+    )
+    is_fixed = isinstance(spec, Replay) and spec.every is None and not is_merged
+    require(
+        not (is_fixed and isinstance(plan.recipe.memory, Replace) and spec.arrivals < least),
+        f"{reason}, but world.arrivals=1 and memory=replace keeps only the samples of the last "
+        f"tick. Set {format_setting('world.arrivals', 8)} or "
+        f"{format_setting('memory', 'fifo')}, {remedy}",
     )
 
 
@@ -242,7 +295,7 @@ def _make_engine(
     """Return the federation without faults."""
     scenario, recipe = plan.scenario, plan.recipe
     client_pool = (
-        make_client_pool(plan, data, net.num_params, net.own_positions)
+        make_client_pool(plan, data, net.num_params, net.own_positions, net.smallest_batch)
         if client_pool is None
         else client_pool
     )

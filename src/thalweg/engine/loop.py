@@ -186,7 +186,9 @@ def run_plan(
     check_buffers(plan.recipe, net)
     for name in plan.scenario.metrics:
         get_named_metric(name, data.task, data.name)  # reject one of another task
-    client_pool = make_client_pool(plan, data, net.num_params, net.own_positions)
+    client_pool = make_client_pool(
+        plan, data, net.num_params, net.own_positions, net.smallest_batch
+    )
     data = apply_views(data, client_pool.world)
     if federate is None:
         check_has_data(client_pool.world)

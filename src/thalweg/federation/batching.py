@@ -79,7 +79,8 @@ class BatchBuilder:
             rows = np.delete(rows, held_out)
             weights = None if weights is None else np.delete(weights, held_out)
             split = None if split is None else np.delete(split, held_out)
-        drawn = self._program.local_in(self._ctx.rnd).batches(len(rows), self._rng)
+        local = self._program.local_in(self._ctx.rnd)
+        drawn = local.batches(len(rows), self._rng, self._program.smallest_batch)
         return [
             MiniBatch(
                 rows.take(positions).astype(np.int32), _split_weights(weights, split, positions)

@@ -65,6 +65,8 @@ class ClientProgram(Capabilities):
     num_params: int = 0  # of the net; for objectives with vectors of that size
     own_positions: Ints | None = None
     """Positions in the model at which each client continues from its own values; none: nowhere."""
+    smallest_batch: int = 1
+    """The least number of samples in a mini-batch: `Net.smallest_batch`."""
     noise: NoiseSource = field(kw_only=True)
     """Where privacy noise comes from. It has no default: a device must not use the seed."""
 

@@ -150,12 +150,25 @@ class LocalTraining:
         """Return the factor on the learning rate after `age` rounds of a session."""
         return 1.0 if self.decay is None else self.decay.factor(age)
 
-    def batches(self, held: int, rng: np.random.Generator) -> list[Ints]:
-        """Return the mini-batches of one tick, as positions in a memory of `held` samples."""
+    def batches(self, held: int, rng: np.random.Generator, smallest: int = 1) -> list[Ints]:
+        """Return the mini-batches of one tick, as positions in a memory of `held` samples.
+
+        A mini-batch of fewer than `smallest` samples is joined to the one before it. If there is
+        none before it, it is left out.
+
+        >>> local = LocalTraining(lr=0.1, batch_size=4, passes=1)
+        >>> [len(batch) for batch in local.batches(9, np.random.default_rng(0), smallest=2)]
+        [4, 5]
+        """
         if held == 0:
             return []
         if self.steps is not None:
-            return [self._draw_batch(held, rng) for _ in range(self.steps)]
+            drawn = [self._draw_batch(held, rng) for _ in range(self.steps)]
+        else:
+            drawn = self._draw_passes(held, rng)
+        return drawn if smallest == 1 else _join_small_batches(drawn, smallest)
+
+    def _draw_passes(self, held: int, rng: np.random.Generator) -> list[Ints]:
         assert self.passes is not None  # exactly one of the two is set
         todo = max(1, round(self.passes * held))  # samples left to use
         batches: list[Ints] = []
@@ -172,3 +185,14 @@ class LocalTraining:
         if held <= self.batch_size:
             return np.arange(held)
         return rng.choice(held, size=self.batch_size, replace=False)
+
+
+def _join_small_batches(batches: list[Ints], smallest: int) -> list[Ints]:
+    """Join each batch of fewer than `smallest` samples to the one before it, or leave it out."""
+    joined: list[Ints] = []
+    for batch in batches:
+        if len(batch) >= smallest:
+            joined.append(batch)
+        elif joined:
+            joined[-1] = np.concatenate([joined[-1], batch])
+    return joined

@@ -141,6 +141,7 @@ class ModuleLayer:
         self.cost = sum(map(prod, self.params.values()))
         self.draws = self.draws_in_eval = False  # random numbers, in training and in evaluation
         self.mixes_samples = False  # in training
+        self.smallest_batch = 1  # in training
         self.can_stack = False
         self.head: str | None = None  # the nn.Linear whose result is the output
         self._local = threading.local()
@@ -175,18 +176,8 @@ class ModuleLayer:
             holder[key] = tensors[name]
         self._local.features = None
         draws = self.draws if training else self.draws_in_eval
-        try:
-            with use_seed(CHECK_SEED if seed is None else seed) if draws else nullcontext():
-                found = module(inputs)
-        except ValueError as error:
-            if len(inputs) == 1 and "more than 1 value per channel" in str(error):
-                raise ConfigError(
-                    f"the model {self.name} cannot train on a mini-batch of one sample: {error}. "
-                    "Use GroupNorm instead of BatchNorm; or mini-batches of one size (local.steps "
-                    "instead of local.passes) and at least two samples before the first step "
-                    "(world.arrivals=8)."
-                ) from error
-            raise
+        with use_seed(CHECK_SEED if seed is None else seed) if draws else nullcontext():
+            found = module(inputs)
         features, self._local.features = self._local.features, None
         outputs = self._convert_outputs(found, len(inputs))
         return outputs, features, self._get_buffers() if self.buffers else []
@@ -319,6 +310,10 @@ class ModuleNet(Net):
     @property
     def num_buffers(self) -> int:
         return sum(map(prod, self.layer.buffers.values()))
+
+    @property
+    def smallest_batch(self) -> int:
+        return self.layer.smallest_batch
 
     @cached_property
     def untrained(self) -> Tensor | None:
@@ -613,6 +608,7 @@ def _examine(net: ModuleNet, x: Tensor) -> None:
                 "first axis separate (recurrent layers: batch_first=True; BatchNorm: "
                 "track_running_stats=True)."
             )
+        layer.smallest_batch = 1 if _can_train_on_one(net, weights, x) else 2
         layer.mixes_samples = layer.draws or not _are_samples_independent(
             net, weights, x, CHECK_SEED
         )
@@ -670,6 +666,15 @@ def _check_gradient(net: ModuleNet, params: Tensor, x: Tensor) -> list[bool]:
             "in place."
         ) from error
     return [gradient is None for gradient in found[: len(net.layer.params)]]
+
+
+def _can_train_on_one(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -> bool:
+    """Return whether a module in training accepts one sample; BatchNorm and variances do not."""
+    try:
+        outputs = _call_checked(net, weights, x[:1], CHECK_SEED)
+    except ConfigError:
+        return False
+    return not bool(outputs.isnan().any())
 
 
 def _are_samples_independent(

@@ -150,6 +150,11 @@ class Net:
         """Number of values at the end of the vector that a call in training mode updates."""
         return 0
 
+    @property
+    def smallest_batch(self) -> int:
+        """The least number of samples on which the net can train: 2 with BatchNorm, else 1."""
+        return 1
+
     @cached_property
     def own_positions(self) -> Ints | None:
         """Positions of the vector at which each client keeps its own values; None: none."""

@@ -120,7 +120,7 @@ def make_replay_client(
     check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
     clients, world = make_client_program(
-        plan, data, net.num_params, net.own_positions, noise=SystemNoise()
+        plan, data, net.num_params, net.own_positions, net.smallest_batch, noise=SystemNoise()
     )
     if invitation.client >= world.num_clients:
         raise Rejected(

@@ -113,6 +113,7 @@ class LiveNode:
             plan.seed,
             self.net.num_params,
             self.net.own_positions,
+            self.net.smallest_batch,
             noise=SystemNoise(),
         )
         check_own_positions(clients)
