@@ -8,6 +8,7 @@ from rich.console import Console
 
 from thalweg.cli import main
 from thalweg.cli.run import plan_from_options, print_summary, simple_lines
+from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import METRICS
 from thalweg.data import Digits, Table, table
 from thalweg.engine.plan import make_plan
@@ -37,6 +38,24 @@ def test_balanced_accuracy_is_printed_if_it_differs_from_accuracy(
     row = {**ROW, **more}
     print_summary(console, PLAN, [row], None, Path("out"), "thalweg run")
     assert ("balanced        0.5000" in console.file.getvalue()) is is_printed
+
+
+@pytest.mark.parametrize(
+    ("sets", "shown"),
+    [
+        (["net=mlp"], r"net \(--model\)"),
+        (["loss=mae", "local.optimizer=adam"], r"loss \(--loss\), local \(--optimizer\)"),
+        (['metrics=["mae"]'], r"metrics \(--metric\)"),
+        (["evaluate_every=1"], "evaluate_every"),
+    ],
+)
+def test_settings_without_effect_on_a_baseline_are_rejected(sets: list[str], shown: str) -> None:
+    message = f"no effect on majority: {shown}\\..*thalweg compare fedavg majority"
+    with pytest.raises(ConfigError, match=message):
+        plan_from_options("majority", "gaussian-mixture", sets, None, None)
+    used = ["pooled=true", "prequential=4", "capacity=9"]
+    plan, _, _ = plan_from_options("majority", "gaussian-mixture", used, None, None)
+    assert plan.scenario.prequential == 4
 
 
 def test_session_accuracy_is_printed_before_accuracy() -> None:

@@ -109,6 +109,20 @@ def test_deterministic_baseline_is_run_once(
     assert all(read_cell(job).is_deterministic == (num_runs == 1) for job in jobs)
 
 
+def test_shared_settings_that_a_baseline_does_not_use_are_left_out_of_its_run() -> None:
+    arguments = ComparisonArguments(seeds=[0], overrides=["net=mlp", "ticks=2"], rounds=1)
+    on = "gaussian-mixture"
+    jobs = comparison_jobs(["fedavg", "majority"], on, arguments, Path("out"))
+    commands = [job.command for job in jobs]
+    assert commands[0].endswith("--set net=mlp --set ticks=2 --rounds 1")
+    assert commands[1].endswith("--seed 0 --set ticks=2 --rounds 1")
+    for recipes in (["majority"], ["fedavg", "majority,net=mlp"]):
+        with pytest.raises(ConfigError, match=r"no effect on majority: net \(--model\)"):
+            comparison_jobs(recipes, on, arguments, Path("out"))
+    with pytest.raises(ConfigError, match=r"no effect on majority: net \(--model\)"):
+        thalweg.compare(["majority"], on, model="mlp", rounds=1)
+
+
 def test_deterministic_baseline_is_run_once_on_a_folder_of_arrays(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(40.0)[:, None])
     np.save(tmp_path / "y.npy", np.arange(40) % 2)

@@ -14,6 +14,7 @@ from thalweg.cli.arguments import require_scenario
 from thalweg.cli.messages import print_message
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
+from thalweg.core.config import parse_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import (
     HEADLINE_WORDS,
@@ -28,7 +29,15 @@ from thalweg.core.metrics import (
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
-from thalweg.engine.plan import AnyPlan, format_command, get_method, make_any_plan, read_any_plan
+from thalweg.engine.plan import (
+    AnyPlan,
+    check_used_by,
+    find_method,
+    format_command,
+    get_method,
+    make_any_plan,
+    read_any_plan,
+)
 from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
@@ -114,6 +123,7 @@ def plan_from_options(
         command = format_command([verb, recipe], data_dir=data_dir if verb == "run" else None)
         return read_any_plan(Path(recipe)), None, command
     on = require_scenario(on)
+    check_used_by([find_method(recipe)], parse_overrides(sets))
     plan = make_any_plan(
         recipe,
         on,

@@ -30,6 +30,20 @@ from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_siz
 
 EngineName = Literal["fast", "reference"]
 Method = TypeVar("Method", bound=Recipe | Baseline)
+# Settings of a scenario that baselines do not use, as messages show them.
+UNUSED_BY_BASELINES = {
+    "net": "net (--model)",
+    "loss": "loss (--loss)",
+    "local": "local (--optimizer)",
+    "optimizer": "optimizer (--optimizer)",
+    "metrics": "metrics (--metric)",
+    "augment": "augment",
+    "start_from": "start_from",
+    "faults": "faults",
+    "evaluate_every": "evaluate_every",
+    "evaluate_first": "evaluate_first",
+    "tasks": "tasks",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,6 +231,25 @@ def make_any_plan(
     return BaselinePlan(*_apply_changes(method, scenario, **options), options.get("seed", 0))
 
 
+def is_used_by(method: Recipe | Baseline, name: str) -> bool:
+    """Return whether a setting has an effect: baselines have no net and no local training."""
+    return not isinstance(method, Baseline) or name not in UNUSED_BY_BASELINES
+
+
+def check_used_by(methods: Iterable[Recipe | Baseline], names: Iterable[str]) -> None:
+    """Reject settings that have no effect on any of the methods, which are then baselines."""
+    methods = list(methods)
+    unused = [name for name in names if not any(is_used_by(method, name) for method in methods)]
+    if unused:
+        options = [UNUSED_BY_BASELINES[name] for name in dict.fromkeys(unused)]
+        baselines = " and ".join(method.name for method in methods)
+        raise ConfigError(
+            f"no effect on {baselines}: {', '.join(options)}. A baseline has no net that clients "
+            "train. Leave the setting out, or compare the baseline with a recipe "
+            f"(thalweg compare fedavg {methods[0].name})."
+        )
+
+
 def find_method(given: Recipe | Baseline | str) -> Recipe | Baseline:
     """Return a recipe or a baseline, or the one that has the name."""
     if not isinstance(given, str):
@@ -309,12 +342,20 @@ def split_overrides(
 ) -> tuple[list[str], list[str]]:
     """Return the overrides of the recipe (or baseline), and those of the scenario."""
     overrides = list(overrides)
-    parts = [each.partition("=")[0].strip().partition(".")[0] for each in overrides]
-    is_for_method = [is_part_of_method(method, part) for part in parts]
+    is_for_method = [is_part_of_method(method, get_part(each)) for each in overrides]
     return (
         [each for each, is_its in zip(overrides, is_for_method, strict=True) if is_its],
         [each for each, is_its in zip(overrides, is_for_method, strict=True) if not is_its],
     )
+
+
+def get_part(override: str) -> str:
+    """Return the part of a recipe or scenario that an override changes.
+
+    >>> get_part("local.lr=0.1")
+    'local'
+    """
+    return override.partition("=")[0].partition(".")[0].strip()
 
 
 def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thalweg.baselines import Baseline
+from thalweg.core.config import parse_overrides
 from thalweg.core.errors import RunError, require
 from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.engine.baseline import is_deterministic
@@ -18,8 +19,11 @@ from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.plan import (
     AnyPlan,
     apply_settings,
+    check_used_by,
     find_method,
     format_command,
+    get_part,
+    is_used_by,
     make_any_plan,
 )
 from thalweg.engine.result import rows_to_html, table_to_pandas
@@ -129,6 +133,12 @@ class ComparisonArguments:
         return run_cells(
             jobs, workers=self.workers, data_dir=self.data_dir, watch=watch, track=self.track
         )
+
+    @property
+    def setting_names(self) -> list[str]:
+        """The names of all settings of the recipes or the scenario."""
+        model = [] if self.model is None else ["net"]
+        return [*model, *parse_overrides(self.overrides), *self.settings]
 
     @property
     def plan_options(self) -> dict[str, Any]:
@@ -247,15 +257,19 @@ def comparison_jobs(
     require(len(recipes) > 0, "a comparison needs at least one recipe.")
     labels = [recipe if isinstance(recipe, str) else recipe.name for recipe in recipes]
     require(len(set(labels)) == len(labels), f"recipes must have different names, got {labels}.")
+    parts = [recipe_parts(each) if isinstance(each, str) else [each] for each in recipes]
+    check_used_by([find_method(name) for name, *_ in parts], arguments.setting_names)
     jobs = []
-    for label, recipe in zip(labels, recipes, strict=True):
-        name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
+    for label, (name, *changes) in zip(labels, parts, strict=True):
         method, problem = name, scenario
         if arguments.settings or arguments.model is not None:  # overrides take precedence
             method, problem = apply_settings(
                 find_method(name), scenario, (), arguments.settings, arguments.model
             )
-        sets = [*arguments.overrides, *map(str, changes)]
+        known = find_method(name)
+        shared = [each for each in arguments.overrides if is_used_by(known, get_part(each))]
+        sets = [*shared, *map(str, changes)]
+        check_used_by([known], parse_overrides(map(str, changes)))
         for seed in arguments.seeds:
             plan = make_any_plan(method, problem, seed=seed, overrides=sets, **options)
             command = cell_command(plan, method, problem, sets=sets, **options)
