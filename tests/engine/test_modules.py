@@ -177,7 +177,11 @@ def test_batch_norm_runs_with_the_default_number_of_arrivals(rows: str) -> None:
     [
         ("fedavg", {"local": {"batch_size": 1}}, "got local.batch_size=1.*GroupNorm"),
         ("fedavg", {"capacity": 1}, r"memory of a client holds 1\. Set capacity=500.*GroupNorm"),
-        ("fedogd", {"world": {"arrivals": 1}}, "world.arrivals=1 and memory=replace.*'arrivals': 8"),
+        (
+            "fedogd",
+            {"world": {"arrivals": 1}},
+            "world.arrivals=1 and memory=replace.*'arrivals': 8",
+        ),
     ],
 )
 def test_batch_norm_without_a_batch_of_two_samples_is_rejected(
