@@ -132,10 +132,17 @@ def type_in_bash(folder: Path, line: str, expected: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_after_an_equals_sign(tmp_path: Path) -> None:
-    for line, expected in (
+@pytest.mark.parametrize(
+    "line, expected",
+    [
         ("thalweg run sfedpo --set memory.kind=fi", "memory.kind=fifo "),
-        ("thalweg compare fedavg,memory=fi", "fedavg,memory=fifo "),
-        ("thalweg run sfedpo --set=memory=fi", "--set=memory=fifo "),
-    ):
-        assert expected in type_in_bash(tmp_path, line, expected)
+        pytest.param(
+            "thalweg compare fedavg,memory=fi", "fedavg,memory=fifo ", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "thalweg run sfedpo --set=memory=fi", "--set=memory=fifo ", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_bash_completes_after_an_equals_sign(tmp_path: Path, line: str, expected: str) -> None:
+    assert expected in type_in_bash(tmp_path, line, expected)

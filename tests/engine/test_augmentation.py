@@ -138,7 +138,7 @@ def test_augmentation_is_chosen_by_name_and_written_to_toml():
         overrides=["augment=none"],
     )
     assert off.scenario.augment is None
-    with pytest.raises(ConfigError, match="augment=standard"):
+    with pytest.raises(ConfigError, match="augment='standard'"):
         make_plan("fedavg", "digits-full", overrides=["augment.flip=false"])
 
 

@@ -128,14 +128,15 @@ def test_a_run_that_is_killed_many_times_has_the_same_bits(tmp_path, engine, ove
     assert len(metrics_without_times(tmp_path / "whole")) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "batch_norm_resnet",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("DropoutMlp", "group_norm_resnet", "digit_transformer", *WINDOW_MODELS)
-        ),
+        "DropoutMlp",
+        "group_norm_resnet",
+        "digit_transformer",
+        *WINDOW_MODELS,
     ],
 )
 def test_a_run_of_a_module_that_is_killed_has_the_same_bits(tmp_path, name):
