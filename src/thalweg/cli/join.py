@@ -54,7 +54,12 @@ def join_command(
     as_json: bool,
     peers: Path | None = None,
     min_participants: int | None = None,
+    account: Path | None = None,
 ) -> None:
+    require(
+        account is None or limits.max_epsilon is not None,
+        "--privacy-account needs a budget: add --max-epsilon.",
+    )
     host, port = parse_address(server)
     check_flower_version()
     warning = check_safe(host, certs, insecure, "client")
@@ -74,6 +79,9 @@ def join_command(
     options += ["--max-params", str(limits.max_params)]
     options += ["--min-interval", str(limits.min_interval_s)]
     options += ["--max-memory", str(limits.max_memory)] if limits.max_memory is not None else []
+    options += ["--min-noise", str(limits.min_noise), "--delta", str(limits.delta)]
+    options += ["--max-epsilon", str(limits.max_epsilon)] if limits.max_epsilon is not None else []
+    options += ["--privacy-account", str(account.absolute())] if account is not None else []
     for recipe in limits.recipes:
         options += ["--recipe", recipe]
     _, address = local_address(host, port)

@@ -633,6 +633,28 @@ def join(
         str | None,
         typer.Option(metavar="A,B", help="Recipes that the server may run. Default: all."),
     ] = None,
+    min_noise: Annotated[
+        float,
+        typer.Option(
+            metavar="NOISE",
+            help="Least privacy.noise of the server's plan; then nothing is sent without noise.",
+        ),
+    ] = 0.0,
+    max_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="Privacy budget of the data for all servers together. Default: no account.",
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta of the privacy budget.")] = 1e-5,
+    privacy_account: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Privacy account, for --max-epsilon. Default: one file per user.",
+        ),
+    ] = None,
     insecure: Insecure = False,
     as_json: JsonLines = False,
     data_dir: DataDir = None,
@@ -657,6 +679,9 @@ def join(
         None if max_memory is None else parse_size(max_memory),
         min_interval,
         () if recipes is None else tuple(name.strip() for name in recipes.split(",")),
+        min_noise,
+        max_epsilon,
+        delta,
     )
     join_command(
         server,
@@ -674,6 +699,7 @@ def join(
         as_json=as_json,
         peers=peers,
         min_participants=min_participants,
+        account=privacy_account,
     )
 
 

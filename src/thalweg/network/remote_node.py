@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ class RemoteNode:
     node: Node
     schema: MessageSchema
     mask_identity: Any = None  # MaskIdentity; None: of a client without a run and without limits
+    charge: Callable[[Request], None] = lambda request: None
+    """Charges a privacy account for the response to a request, or rejects the request."""
 
     def new_client(self) -> NodeState:
         return self._state_template()._replace(client=self.node.new_client())
@@ -59,10 +62,12 @@ class RemoteNode:
             return self._answer_mask_request(state, request)
         if isinstance(request, TrainRequest):
             self._check_mask_group(state, request)
+            self.charge(request)
             client, response = self.node.train(state.client, request, earlier)
             last_round = state.last_round if request.probe_round else request.rnd
             masks, response = self._mask_response(state, request, response)
             return NodeState(last_round, client, masks), to_bytes(response, self.schema)
+        self.charge(request)
         client, survey_response = self.node.answer_survey(state.client, request)
         return state._replace(client=client), to_bytes(survey_response, self.schema)
 

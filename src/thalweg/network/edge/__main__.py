@@ -46,10 +46,19 @@ def _run(args: argparse.Namespace) -> str | None:
             args.queue,
             tuple(args.component),
             args.model,
-            DeviceLimits(args.max_params, args.max_memory, args.min_interval, tuple(args.recipe)),
+            DeviceLimits(
+                args.max_params,
+                args.max_memory,
+                args.min_interval,
+                tuple(args.recipe),
+                args.min_noise,
+                args.max_epsilon,
+                args.delta,
+            ),
             node_key=args.node_key,
             peers=args.peers,
             min_participants=args.min_participants,
+            account=args.privacy_account,
         )
         options.limits.limit_process()
         daemon = Daemon(store, options, args.client, print_event)
@@ -85,6 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-params", type=int, default=limits.max_params)
     parser.add_argument("--max-memory", type=int, help="in bytes")
     parser.add_argument("--min-interval", type=float, default=limits.min_interval_s)
+    parser.add_argument("--min-noise", type=float, default=limits.min_noise)
+    parser.add_argument("--max-epsilon", type=float, help="of everything that is ever sent")
+    parser.add_argument("--delta", type=float, default=limits.delta)
+    parser.add_argument("--privacy-account", type=Path, help="file of the privacy account")
     parser.add_argument("--recipe", action="append", default=[], help="an allowed recipe")
     return parser
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -16,13 +17,20 @@ from thalweg.engine.single import SingleTrainer
 from thalweg.engine.task import make_net
 from thalweg.nets import Net
 from thalweg.network.edge.device_limits import DeviceLimits
+from thalweg.network.edge.privacy_ledger import (
+    PrivacyGuard,
+    PrivacyLedger,
+    default_account,
+    name_data,
+)
 from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.remote_node import RemoteNode
-from thalweg.network.wire import MaskRequest, MessageSchema
+from thalweg.network.wire import MaskRequest, MessageSchema, Request
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.disclosure import compute_response_cost
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class DeviceOptions:
     node_key: Path | None = None  # private key that signs the keys of secure aggregation
     peers: Path | None = None  # folder with public keys of trusted nodes; None: trust on first use
     min_participants: int | None = None  # of a secure sum; None: 3, and no sum is needed
+    account: Path | None = None  # file of the privacy account; None: that of the user
 
     @property
     def can_replay(self) -> bool:
@@ -131,7 +140,24 @@ def make_replay_client(
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
     schema = MessageSchema(recipe, net.num_params, data.task == "regression")
-    return ReplayClient(RemoteNode(node, schema, mask_identity), store)
+    charge = make_charge(recipe, options, store)
+    return ReplayClient(RemoteNode(node, schema, mask_identity, charge), store)
+
+
+def make_charge(recipe: Recipe, options: DeviceOptions, store: Store) -> Callable[[Request], None]:
+    """The function that charges the owner's account; it does nothing without `max_epsilon`."""
+    limits = options.limits
+    if limits.max_epsilon is None:
+        return lambda request: None
+    ledger = PrivacyLedger(
+        options.account or default_account(),
+        name_data(options.data),
+        limits.max_epsilon,
+        limits.delta,
+    )
+    if store.read_membership() is None:  # a client that cannot respond does not join
+        ledger.check(compute_response_cost(recipe))
+    return PrivacyGuard(ledger, recipe).charge
 
 
 def make_mask_identity(recipe: Recipe, run: str, options: DeviceOptions) -> Any:

@@ -20,6 +20,7 @@ from thalweg.nets.module import count_params
 from thalweg.network.edge.store import Store, write_facts
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.recipes import Recipe, get_recipe
+from thalweg.recipes.disclosure import compute_least_noise, list_exact_parts
 
 MODEL_COPIES = 8  # of all parameters during a round: model, update, gradient, optimizer, messages
 MAX_STEPS = 1_000_000  # of local training in a round
@@ -37,10 +38,19 @@ class DeviceLimits:
     max_memory: int | None = None  # bytes; None: the memory of this machine
     min_interval_s: float = 0.0  # seconds between the starts of two rounds
     recipes: tuple[str, ...] = ()  # names of allowed recipes; empty: all
+    min_noise: float = 0.0  # of everything that is sent, in units of half the largest change
+    max_epsilon: float | None = None  # of all that is ever sent; None: no account
+    delta: float = 1e-5  # of the account
 
     def __post_init__(self) -> None:
         check_ranges(
-            self, max_params="[1, inf)", max_memory="[1, inf) or none", min_interval_s="[0, inf)"
+            self,
+            max_params="[1, inf)",
+            max_memory="[1, inf) or none",
+            min_interval_s="[0, inf)",
+            min_noise="[0, inf)",
+            max_epsilon="(0, inf) or none",
+            delta="(0, 1)",
         )
         for name in self.recipes:
             get_recipe(name)  # an unknown name is an error
@@ -53,6 +63,7 @@ class DeviceLimits:
                 f"the server runs the recipe {plan.recipe.name}, but this client allows "
                 f"{', '.join(self.recipes)} with their own components only (--recipes).",
             )
+        self._check_privacy(plan.recipe)
         scenario, local = plan.scenario, plan.local
         batches = (local.passes or 0) * scenario.capacity / local.batch_size
         steps = scenario.ticks * (local.steps or batches)
@@ -60,6 +71,26 @@ class DeviceLimits:
             raise TooLarge(
                 f"the plan has up to {steps:.0f} steps of local training per round, at most "
                 f"{MAX_STEPS} are allowed."
+            )
+
+    def _check_privacy(self, recipe: Recipe) -> None:
+        """Reject a plan with less noise than the owner requires."""
+        option = "--min-noise" if self.max_epsilon is None else "--max-epsilon"
+        exact = list_exact_parts(recipe)
+        if exact and (self.min_noise > 0 or self.max_epsilon is not None):
+            raise Rejected(
+                RejectionCode.PRIVACY,
+                f"this client requires noise on everything it sends ({option}), but with the "
+                f"server's plan it would send without noise: {', '.join(exact)}. Serve it with "
+                "privacy=gaussian and privacy.losses, privacy.counts and privacy.predictions=noisy "
+                "or omit.",
+            )
+        if (noise := compute_least_noise(recipe)) < self.min_noise:
+            raise Rejected(
+                RejectionCode.PRIVACY,
+                f"the server's plan has noise {noise:g}, but this client requires at least "
+                f"{self.min_noise:g} (--min-noise). Noise is privacy.noise, and 2 / epsilon for "
+                "label counts.",
             )
 
     def check_net(self, spec: NetSpec) -> None:

@@ -18,7 +18,7 @@ from thalweg.network.edge.live_node import LiveNode, LiveSizes
 from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
 from thalweg.network.sources import Source
-from thalweg.network.wire import MessageSchema
+from thalweg.network.wire import MessageSchema, Request
 
 STATUS_EVERY = 1.0  # seconds
 
@@ -36,10 +36,11 @@ class LiveClient:
         sizes: LiveSizes | None = None,
         now: Callable[[], float] = time.monotonic,
         mask_identity: Any = None,
+        charge: Callable[[Request], None] = lambda request: None,
     ) -> None:
         """The store must be open and is not closed here; `close` closes the source."""
         self._store, self._source, self._now = store, source, now
-        self.node = LiveNode(store, plan, client, schema, sizes, mask_identity)
+        self.node = LiveNode(store, plan, client, schema, sizes, mask_identity, charge)
         self.collector = Collector(
             source, self.node.inbox, self.node.ingest, self.node.sizes.backlog, self._write_status
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from thalweg.network.edge.live_stream import LiveStream
 from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
 from thalweg.network.remote_node import NodeState, RemoteNode
-from thalweg.network.wire import MaskRequest, MessageSchema, from_bytes
+from thalweg.network.wire import MaskRequest, MessageSchema, Request, from_bytes
 from thalweg.recipes.compatibility import check_task
 from thalweg.streams import Live
 
@@ -82,6 +83,7 @@ class LiveNode:
         schema: DataSchema,
         sizes: LiveSizes | None = None,
         mask_identity: Any = None,  # MaskIdentity
+        charge: Callable[[Request], None] = lambda request: None,
     ) -> None:
         scenario, recipe = plan.scenario, plan.recipe
         require(
@@ -123,6 +125,7 @@ class LiveNode:
             Node(clients, client, trainer, scenario.prequential),
             MessageSchema(recipe, self.net.num_params, schema.is_regression),
             mask_identity,
+            charge,
         )
         self._model: Floats32 | None = None  # the last model that this process received
         stored = store.state()

@@ -10,6 +10,7 @@ from thalweg.network.edge.device_client import (
     DeviceOptions,
     check_shapes,
     check_tensors,
+    make_charge,
     make_mask_identity,
 )
 from thalweg.network.edge.live_client import LiveClient
@@ -37,6 +38,7 @@ def make_live_client(
     options.limits.check_memory(net.num_params, num_samples, one.nbytes)
     check_tensors(invitation, net)
     check_shapes(invitation, schema.input_shape, schema.num_classes, net.num_params)
+    charge = make_charge(plan.recipe, options, store)
     source = open_live_source(
         options.data, schema.sample_format, name=store.identity, data_dir=options.data_dir
     )
@@ -49,6 +51,7 @@ def make_live_client(
             source,
             sizes,
             mask_identity=mask_identity,
+            charge=charge,
         )
     except BaseException:
         source.close()
