@@ -13,7 +13,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -45,7 +45,7 @@ from thalweg.network.edge.schema import (
     schema_to_json,
 )
 from thalweg.network.edge.socket import Frame
-from thalweg.network.edge.store import Store
+from thalweg.network.edge.store import Membership, Store
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.handshake import handshake_from_bytes, handshake_to_bytes
 from thalweg.network.wire import from_bytes, to_bytes
@@ -230,6 +230,29 @@ def checkpoints(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
 
 
 @contextmanager
+def stores(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """The database of a device: its content is unchanged, or an error is reported."""
+    path = folder / "store"
+    store = Store.open(path)
+    identity, member = store.identity, Membership("a" * 32, 3, "seed = 7")
+    store.join(member)
+    store.commit(b"state" * 20, "request", b"response" * 20, rnd=4)
+    store.close()
+
+    def read(payload: bytes) -> None:
+        for name in ("state.db-wal", "state.db-shm"):
+            (path / name).unlink(missing_ok=True)
+        (path / "state.db").write_bytes(payload)
+        with suppress(ThalwegError), closing(Store.open(path)) as found:
+            assert payload == b"" or found.identity in (identity, ""), found.identity
+            assert found.read_membership() in (member, None)
+            assert found.state() in (b"state" * 20, None)
+            assert found.find_response("request") in (b"response" * 20, None)
+
+    yield [(path / "state.db").read_bytes()], read
+
+
+@contextmanager
 def schemas(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
     """The form of the data, in an invitation."""
     images = schema_to_json(describe_dataset(load_digits()))
@@ -270,6 +293,7 @@ TARGETS = {
     checkpoints: 4_000,
     registries: 3_000,
     schemas: 5_000,
+    stores: 3_000,
 }
 
 
@@ -287,10 +311,10 @@ def fuzz(target: Callable[[Path], object], folder: Path, number: int, seed: int)
                 read(payload)
             except Exception as error:
                 raise AssertionError(
-                    f"{type(error).__name__}: {error}: {payload[:2000]!r}"
+                    f"{type(error).__name__}: {error}: {payload[:300]!r}"
                 ) from error
             seconds = time.process_time() - began
-            assert seconds < MAX_SECONDS, f"{seconds:.2f} s of CPU time: {payload[:2000]!r}"
+            assert seconds < MAX_SECONDS, f"{seconds:.2f} s of CPU time: {payload[:300]!r}"
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         assert grown < MAX_MB, f"{grown:.0f} MB"
 

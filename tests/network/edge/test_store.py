@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_store_contents_survive_reopening(folder: Path) -> None:
     assert again.read_membership() == MEMBER
     assert (again.state(), again.find_response("abc")) == (b"remembered", b"answer")
     again.close()
+
+
+@pytest.mark.parametrize("change", ["value = 'seed = 8'", "name = 'plam'", "checksum = 1"])
+def test_changed_values_and_names_are_detected(folder: Path, change: str) -> None:
+    store = Store.open(folder)
+    store.join(MEMBER)
+    store.close()
+    with closing(sqlite3.connect(folder / "state.db", isolation_level=None)) as db:
+        db.execute(f"UPDATE facts SET {change} WHERE name = 'plan'")
+    assert "a stored value has changed" in open_error(folder)
 
 
 def test_two_stores_have_different_identities(tmp_path: Path) -> None:

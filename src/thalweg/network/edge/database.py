@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+from zlib import crc32
 
 from thalweg.core.errors import RunError
 
@@ -18,13 +19,14 @@ try:
 except ImportError:  # no file locks on this system: two processes in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
-FORMAT_VERSION = 3  # of the tables; changes with them
+FORMAT_VERSION = 4  # of the tables; changes with them
 APPLICATION_ID = (
     0x7468_6C77  # "thlw" as SQLite's application_id: files of other programs are rejected
 )
 
 SCHEMA = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL)
+    WITHOUT ROWID;
 CREATE TABLE node (only INTEGER PRIMARY KEY CHECK (only = 0), state BLOB NOT NULL,
     checksum INTEGER NOT NULL);
 CREATE TABLE responses (digest TEXT PRIMARY KEY, rnd INTEGER NOT NULL, response BLOB NOT NULL,
@@ -44,6 +46,11 @@ CREATE INDEX undecided ON samples (label) WHERE stream_round IS NULL;
 CREATE TABLE recent (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX by_number ON recent (number);
 """
+
+
+def checksum_fact(name: str, value: str) -> int:
+    """Return the checksum of a fact: of its value and of its name, so that neither can change."""
+    return crc32(f"{name}\0{value}".encode())
 
 
 def lock_folder(folder: Path, timeout_s: float = 0.0) -> IO[str] | None:
@@ -121,7 +128,8 @@ def _create_tables(db: sqlite3.Connection, identity: str) -> None:
     """Create all tables in one transaction; an interrupted creation leaves an empty file."""
     db.executescript(
         f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = "
-        f"{FORMAT_VERSION};INSERT INTO facts VALUES ('identity', '{identity}');COMMIT;"
+        f"{FORMAT_VERSION};INSERT INTO facts VALUES ('identity', '{identity}', "
+        f"{checksum_fact('identity', identity)});COMMIT;"
     )
 
 
@@ -155,7 +163,7 @@ def translate_errors(folder: Path) -> Iterator[None]:
         raise RunError(
             f"cannot use the state folder {folder}: {reason}. {_advice(full)}"
         ) from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # also in messages of SQLite
         raise damaged_folder_error(folder, str(error)) from error
 
 

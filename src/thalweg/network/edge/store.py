@@ -18,6 +18,7 @@ from zlib import crc32
 
 from thalweg.core.errors import RunError
 from thalweg.network.edge.database import (
+    checksum_fact,
     damaged_folder_error,
     lock_folder,
     open_database,
@@ -60,6 +61,7 @@ class Store:
             raise
         try:
             store.state()  # detect damage immediately
+            store.check_facts()
             store.erase_deleted()
         except BaseException:
             store.close()
@@ -146,8 +148,20 @@ class Store:
 
     def read_fact(self, name: str) -> str | None:
         """A small value stored by `write_facts`."""
-        row = self._fetch_one("SELECT value FROM facts WHERE name = ?", name)
-        return None if row is None else str(row[0])
+        row = self._fetch_one("SELECT value, checksum FROM facts WHERE name = ?", name)
+        return None if row is None else self._check_fact(name, *row)
+
+    def _check_fact(self, name: Any, value: Any, checksum: Any) -> str:
+        if not isinstance(value, str) or checksum_fact(name, value) != checksum:
+            raise damaged_folder_error(self.folder, "a stored value has changed")
+        return value
+
+    def check_facts(self) -> None:
+        """Verify all stored values. A changed name would hide a value, such as a privacy budget."""
+        with self.read_transaction() as db:
+            rows = db.execute("SELECT name, value, checksum FROM facts").fetchall()
+        for row in rows:
+            self._check_fact(*row)
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
@@ -173,4 +187,5 @@ class Store:
 
 def write_facts(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
     """Store small values in a transaction."""
-    db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+    rows = [(name, value, checksum_fact(name, value)) for name, value in facts.items()]
+    db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", rows)
