@@ -20,6 +20,8 @@ from safetensors.numpy import load_file
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import read_plan
 from thalweg.network.flower.certs import make_certs
+from thalweg.network.flower.node_keys import compute_key_digest
+from thalweg.network.flower.registry import ClientRegistry
 
 # A test run in the background inherits "ignore Ctrl-C"; a user's terminal does not.
 RUN_WITH_SIGINT = """
@@ -121,6 +123,9 @@ def test_clients_with_keys_train_with_a_server_over_tls(clients: int, tmp_path: 
     assert last["final"]["round"] == 2
     assert last["final"]["cohort"] == clients
     check_equals_simulation(run)
+    keys = [compute_key_digest(file) for file in (tmp_path / "keys/server/nodes").glob("*.pub")]
+    entries = ClientRegistry(run, clients).entries.values()
+    assert sorted(entry.key for entry in entries) == sorted(keys), "identities belong to keys"
     assert "stopped; the state is kept in" in (tmp_path / "0.log").read_text()
     wait_for(lambda: pids_with(str(tmp_path)) == [], log, 30)
 

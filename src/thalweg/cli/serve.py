@@ -21,6 +21,7 @@ from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.core.metrics import make_final_row
+from thalweg.core.registry import has_local_path
 from thalweg.engine.builders import add_default_clipping, check_can_be_served
 from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
@@ -205,7 +206,9 @@ def _run_server(
                 "has_keys": settings.trust is not None,
             }
             is_live = isinstance(plan.scenario.world, Live)
-            printer.print_event({"event": "listening", **where, "live": is_live})
+            has_file = has_local_path(plan.scenario.data)
+            event = {"event": "listening", **where, "live": is_live, "has_file": has_file}
+            printer.print_event(event)
             keys_at = time.monotonic()
             while not folder.is_finished(total):
                 for event in events.read_objects():
@@ -289,7 +292,8 @@ def format_event(event: Mapping[str, Any]) -> str:
     kind, node = event.get("event"), event.get("node")
     if kind == "listening":
         where = f"{event['host']}:{event['port']}"
-        data = "SOURCE" if event.get("live") else "replay"
+        data = "replay:FILE" if event.get("has_file") else "replay"
+        data = "SOURCE" if event.get("live") else data
         keys = " --certs keys/nodes/0" if event.get("has_keys") else ""
         command = f"thalweg join {where} --data {data} --state DIR{keys}"
         return f"listening at {where}; clients join with: {command}"

@@ -98,7 +98,8 @@ def test_module_with_real_processes_equals_the_simulated_run(
     is_window = name.startswith("Window")
     data = str(write_windows(tmp_path / "windows.npz")) if is_window else "digits-partial"
     plan = tiny_plan("fedavg", data, 3, "net=module", f"net.path={path}", *more)
-    run_on_five_nodes(plan, five_nodes, tmp_path, "--model", path)
+    source = f"replay:{data}" if is_window else "replay"
+    run_on_five_nodes(plan, five_nodes, tmp_path, "--model", path, "--data", source)
 
 
 @pytest.mark.slow
@@ -106,7 +107,9 @@ def test_module_with_real_processes_equals_the_simulated_run(
 def test_regression_with_real_processes_equals_the_simulated_run(
     recipe: str, more: list[str], five_nodes: Loopback, tmp_path: Path
 ) -> None:
-    run_on_five_nodes(regression_plan(tmp_path, recipe, more), five_nodes, tmp_path)
+    plan = regression_plan(tmp_path, recipe, more)
+    source = f"replay:{tmp_path / 'numbers.npz'}"
+    run_on_five_nodes(plan, five_nodes, tmp_path, "--data", source)
 
 
 def run_on_five_nodes(plan: Plan, nodes: Loopback, folder: Path, *options: str) -> None:

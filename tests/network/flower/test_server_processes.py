@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization as form
 
 from thalweg.core.errors import RunError
 from thalweg.network.flower import server_processes
+from thalweg.network.flower.certs import make_certs
 from thalweg.network.flower.liveness import hold_server_lock
 from thalweg.network.flower.node_keys import NodeKeys, compute_key_digest
 from thalweg.network.flower.processes import GuardedProcess
@@ -140,17 +145,30 @@ def write_key(folder: Path, name: str, content: str) -> str:
 
 
 def test_node_keys_are_registered_once(tmp_path: Path) -> None:
+    make_certs(tmp_path / "keys", [], 4)
+    files = [tmp_path / f"keys/nodes/{number}/node.pub" for number in range(4)]
     host = FakeServerProcesses(tmp_path, make_trust(tmp_path))
     host.settings.state.mkdir()
-    write_key(tmp_path, "0", "AAAA")
+    host.answers = {"success": True, "node-id": 70}
+    shutil.copy(files[0], tmp_path / "nodes/0.pub")
     assert host.register() == ["0"]
     assert host.register() == []
-    write_key(tmp_path, "1", "BBBB")
-    assert host.register() == ["1"]
-    write_key(tmp_path, "2", "CCCC")
+    shutil.copy(files[1], tmp_path / "nodes/1.pub")
     host.answers = {"success": False, "error-message": "Public key already in use."}
-    assert host.register() == ["2"], "it was registered before a restart"
-    write_key(tmp_path, "3", "DDDD")
+    with pytest.raises(RunError, match=r"superlink\.db does not have its node"):
+        host.register()
+    public = form.load_ssh_public_key(files[1].read_bytes()).public_bytes(
+        form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+    )
+    with closing(sqlite3.connect(tmp_path / "state/superlink.db")) as db, db:
+        db.execute("CREATE TABLE node (node_id INTEGER, public_key BLOB)")
+        db.execute("INSERT INTO node VALUES (-1, ?)", (public,))
+    assert host.register() == ["1"], "it was registered before a restart"
+    keys = NodeKeys(tmp_path / "state/node_keys.json")
+    assert [keys.find_digest(node) for node in (70, 2**64 - 1)] == [
+        compute_key_digest(files[number]) for number in (0, 1)
+    ]
+    shutil.copy(files[3], tmp_path / "nodes/3.pub")
     host.answers = {"success": False, "error-message": "not a key"}
     with pytest.raises(RunError, match=r"does not accept the key .*3\.pub: not a key"):
         host.register()

@@ -8,8 +8,12 @@ a key can be revoked.
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization as form
 
 from thalweg.core.errors import RunError
 from thalweg.core.files import seal, sync_folder, unseal, write_file
@@ -69,6 +73,22 @@ class NodeKeys:
             sync_folder(self._path.parent)
         except OSError as error:
             raise RunError(f"cannot write {self._path}: {error.strerror}.") from error
+
+
+def find_registered_node(database: Path, file: Path) -> int | None:
+    """Return the node of a key that an earlier process registered, from Flower's database.
+
+    None if the key or the database is not there. Flower's commands do not report it.
+    """
+    key = form.load_ssh_public_key(file.read_bytes())
+    public = key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
+            query = "SELECT node_id FROM node WHERE public_key = ?"
+            row = db.execute(query, (public,)).fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else int(row[0]) % 2**64  # stored as a signed number
 
 
 def compute_key_digest(file: Path) -> str:

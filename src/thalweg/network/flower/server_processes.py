@@ -21,7 +21,7 @@ from thalweg.core.errors import RunError
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower.liveness import is_server_running
 from thalweg.network.flower.node_keys import FILE as NODE_KEYS
-from thalweg.network.flower.node_keys import NodeKeys, compute_key_digest
+from thalweg.network.flower.node_keys import NodeKeys, compute_key_digest, find_registered_node
 from thalweg.network.flower.processes import (
     PACKAGE_DIR,
     GuardedProcess,
@@ -37,6 +37,7 @@ from thalweg.network.flower.trust import ServerTrust
 
 CONNECTION = "thalweg"  # name of the connection in Flower's configuration
 PARTS = ("SuperLink", "SuperExec", "ServerApp")
+DATABASE = "superlink.db"
 MAX_RESTARTS = 6  # of one process, without a completed round
 START_TIMEOUT_S = 120.0  # for Flower's programs and for the app
 
@@ -126,10 +127,22 @@ class ServerProcesses:
             reason = str(response.get("error-message", ""))
             if not response.get("success") and "already in use" not in reason:
                 raise RunError(f"the SuperLink does not accept the key {keys[name]}: {reason}")
-            if response.get("node-id"):
-                node_keys.add(int(response["node-id"]), digests[name])
+            node = response.get("node-id") or self._find_node(keys[name])
+            node_keys.add(int(node), digests[name])
             self._registered.add(name)
         return new
+
+    def _find_node(self, key: Path) -> int:
+        """Return the node of a key that was registered before."""
+        database = self.settings.state / DATABASE
+        node = find_registered_node(database, key)
+        if node is None:
+            raise RunError(
+                f"the key {key} is registered, but {database} does not have its node, to which the "
+                "client's identity is bound. Use another folder (--state); keys are registered "
+                "again."
+            )
+        return node
 
     def revoke(self) -> list[str]:
         """Unregister the keys whose files were deleted from the certificate folder.
@@ -173,7 +186,7 @@ class ServerProcesses:
             "--port",
             str(settings.port),
             "--database",
-            str(settings.state / "superlink.db"),
+            str(settings.state / DATABASE),
         ]
         command += ["--isolation", "process", "--disable-runtime-dependency-installation"]
         if trust is None:
