@@ -50,6 +50,23 @@ def test_named_metrics_equal_those_of_scikit_learn() -> None:
     assert NAMED_METRICS["f1"].compute(targets, guesses) == (expected, "")
 
 
+def test_auroc_is_averaged_over_the_classes_that_the_targets_have() -> None:
+    # Class 2 is absent. Pairs of a sample of the class and another one, ordered correctly:
+    # class 0: 2 of 2; class 1: 1 of 2.
+    targets = np.array([0, 1, 1])
+    probabilities = np.array([[0.5, 0.3, 0.2], [0.4, 0.2, 0.4], [0.1, 0.6, 0.3]])
+    assert NAMED_METRICS["auroc"].compute(targets, probabilities) == (0.75, "")
+    targets = np.array([0, 1, 2])
+    expected = roc_auc_score(targets, probabilities, multi_class="ovr")
+    assert NAMED_METRICS["auroc"].compute(targets, probabilities) == (expected, "")
+
+
+def test_auroc_of_one_class_is_reported() -> None:
+    value, reason = NAMED_METRICS["auroc"].compute(np.zeros(2, int), np.full((2, 3), 1 / 3))
+    assert np.isnan(value)
+    assert "expected targets of at least two classes, got only [0]" in reason
+
+
 def test_failing_metric_is_nan_with_one_warning_and_does_not_end_the_run() -> None:
     shapes = r"targets \((\d+),\) of int64 and predictions \(\1,\) of int64"
     with pytest.warns(UserWarning, match="the metric broken") as caught:
@@ -122,3 +139,17 @@ def test_command_line_accepts_names_and_files(
     assert "F1" in done.output
     assert re.search(r"half +0.5000 +mine.py:half on the test set", done.output)
     assert '"half": 0.5' in Path("r/metrics.jsonl").read_text().replace('"half":0.5', '"half": 0.5')
+
+
+def test_warnings_of_the_processes_of_a_comparison_have_no_line_of_source(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def broken(targets, predicted):\n    raise KeyError('broken')\n")
+    thalweg.compare(
+        ["fedavg"], "gaussian-mixture", seeds=2, rounds=1, metrics=f"{file}:broken", workers=2
+    )
+    error = capfd.readouterr().err
+    assert "UserWarning: round 1: the metric broken raised KeyError: 'broken'." in error
+    assert "requested_metrics.py" not in error
+    assert "warnings.warn" not in error

@@ -24,7 +24,7 @@ from thalweg.cli.completion import (
     complete_tracker,
 )
 from thalweg.cli.messages import print_message
-from thalweg.core.errors import ConfigError, ThalwegError
+from thalweg.core.errors import ConfigError, ThalwegError, format_warning
 from thalweg.core.remedies import messages_for
 
 app = typer.Typer(
@@ -919,22 +919,10 @@ def version(
         raise typer.Exit
 
 
-def _format_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    """Return the text of a warning for the terminal, without a line of source."""
-    is_ours = category.__module__.startswith("thalweg")
-    return f"thalweg: warning: {message}\n" if is_ours else f"{category.__name__}: {message}\n"
-
-
 def main() -> None:
     """Run a command; a `ThalwegError` becomes one message and exit code 2."""
     is_bash = os.environ.get("_THALWEG_COMPLETE") == "complete_bash"
-    warnings.formatwarning = _format_warning
+    warnings.formatwarning = format_warning
     try:
         complete_in_bash(app) if is_bash else app()
     except ThalwegError as error:

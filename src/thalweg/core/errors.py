@@ -112,3 +112,21 @@ def require(condition: bool, message: str) -> None:
     """
     if not condition:
         raise ConfigError(message)
+
+
+def format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Return the text of a warning for the terminal, without a line of source.
+
+    Commands and worker processes use it in place of ``warnings.formatwarning``.
+
+    >>> format_warning("two rows are equal", UserWarning, "a.py", 1)
+    'UserWarning: two rows are equal\\n'
+    """
+    is_ours = category.__module__.startswith("thalweg")
+    return f"thalweg: warning: {message}\n" if is_ours else f"{category.__name__}: {message}\n"

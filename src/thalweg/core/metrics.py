@@ -344,7 +344,8 @@ _DECLARED = (
     ),
     Metric(
         "auroc",
-        "Area under the ROC curve on the test set; with several classes one against the rest",
+        "Area under the ROC curve on the test set; with several classes one against the rest, "
+        "averaged over the classes that it has",
         "share",
         "higher",
         applies=_REQUESTED,

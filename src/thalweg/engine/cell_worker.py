@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
-from thalweg.core.errors import ThalwegError
+from thalweg.core.errors import ThalwegError, format_warning
 from thalweg.data import Dataset
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
@@ -20,6 +21,7 @@ from thalweg.engine.trackers import make_trackers, track_run
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    warnings.formatwarning = format_warning
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     sys.stdout = sys.stderr  # output of policies must not mix with messages
     loaded: dict[str, Dataset] = {}

@@ -7,12 +7,14 @@ import os
 import pickle
 import signal
 import traceback
+import warnings
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any, NamedTuple
 
 import torch
 
+from thalweg.core.errors import format_warning
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
@@ -97,6 +99,7 @@ class Failure(NamedTuple):
 
 def main(handle: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    warnings.formatwarning = format_warning
     os.dup2(2, 1)  # output of objectives must not mix with that of a command
     torch.set_num_threads(1)
     # At the end of the pipe the run is over, or its process has ended.

@@ -82,10 +82,12 @@ def _f1(targets: Array, predicted: Array) -> float:
 def _auroc(targets: Array, probabilities: Array) -> float:
     from sklearn.metrics import roc_auc_score
 
+    present = np.unique(targets)
+    require(len(present) > 1, f"expected targets of at least two classes, got only {present}.")
     if probabilities.shape[1] == 2:
         return float(roc_auc_score(targets, probabilities[:, 1]))
-    classes = np.arange(probabilities.shape[1])
-    return float(roc_auc_score(targets, probabilities, multi_class="ovr", labels=classes))
+    each = [roc_auc_score(targets == label, probabilities[:, label]) for label in present]
+    return float(np.mean(each))
 
 
 def _log_loss(targets: Array, probabilities: Array) -> float:
