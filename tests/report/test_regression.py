@@ -33,6 +33,14 @@ def test_lowest_error_is_best_and_differences_have_its_unit() -> None:
     assert to_record(summaries[1])["difference_points_mean"] == "-2.0000"
 
 
+def test_legend_without_a_finished_run_names_no_ranking() -> None:
+    missing = [replace(each, status="missing", reason="not run yet", rows=[]) for each in CELLS]
+    text = legend(summarise(missing))
+    assert "accurac" not in text.lower()
+    assert "Ranked" not in text
+    assert "Ranked by MAE: lower is better." in legend(summarise(CELLS))
+
+
 def test_headline_names_the_lowest_error() -> None:
     assert headline(summarise(CELLS)) == (
         "On toy, second has the lowest mean absolute error, 10.5, 2 below first (1 shared seed, "

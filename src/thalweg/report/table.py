@@ -185,11 +185,12 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     shown = {column.heading for column in columns(summaries)}
     main = summaries[0].headline
     is_share = main.unit == "share"
+    has_ranks = any(s.main is not None for s in summaries)
     words = "Mean ± standard deviation over finished seeds."
-    words = f"Accuracies in %. {words}" if is_share else words
+    words = f"Accuracies in %. {words}" if is_share and has_ranks else words
     is_accuracy = main.name in ("accuracy", "prequential_accuracy")
     direction = "" if is_accuracy else f": {main.better} is better"
-    if len(summaries) > 1 or not is_accuracy:
+    if has_ranks and (len(summaries) > 1 or not is_accuracy):
         words = f"Ranked by {main_heading(summaries)}{direction}. {words}"
     for metric in [*metrics_in("table"), *summaries[0].own_metrics.values()]:
         if metric.note and metric.column in shown:
