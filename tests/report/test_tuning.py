@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import thalweg
 from thalweg.core.errors import ConfigError, RunError
+from thalweg.core.remedies import messages_for
 from thalweg.data import Digits
 from thalweg.engine.cells import CellEvent, CellJob
 from thalweg.engine.plan import make_any_plan, plan_to_toml
@@ -148,7 +149,10 @@ def test_score_is_never_a_test_metric() -> None:
     with pytest.raises(ConfigError, match=r"headline=f1 has no effect.*validation_accuracy"):
         choose_score(by_f1, data)
     silent = replace(plan, scenario=replace(plan.scenario, prequential=0))
-    with pytest.raises(ConfigError, match=r"prequential=0.*\(prequential=32\)"):
+    with pytest.raises(ConfigError, match=r"\(prequential=0\).*\(prequential=32\)"):
+        choose_score(silent, timed)
+    shown = pytest.raises(ConfigError, match=r"\(prequential=0\).*\(--set prequential=32\)")
+    with messages_for("command line"), shown:
         choose_score(silent, timed)
 
 
