@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,19 @@ import pytest
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from engine.bytes_federation import BytesFederation, load
 from engine.recipe_runs import bytes_federation, check_same, plan_of, play, reference
-from thalweg.core.errors import ConfigError
+from thalweg.core.errors import BadMessage, ConfigError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.federation import TrainRequest
 from thalweg.network.remote_federation import Packet
-from thalweg.network.wire import MaskRequest, Request
+from thalweg.network.secure_aggregation.client import MaskIdentity
+from thalweg.network.secure_aggregation.keys import (
+    get_public_node_key,
+    make_node_key,
+    restore_node_key,
+)
+from thalweg.network.wire import MaskRequest, Request, read_request, to_bytes
 
 ALL_HERE = [
     *("world.num_clients=6", "world.availability=1", "world.availability_spread=0"),
@@ -258,6 +265,61 @@ def test_a_forged_masked_update_can_change_or_spoil_the_sum() -> None:
     assert [updates.extra_metrics["invalid_sum"] for updates in history] == [1, 1]
     begin, _ = play(plan, reference(plan), 0)
     np.testing.assert_array_equal(server.bank, begin.bank)
+
+
+class Rejecting(BytesFederation):
+    """Clients that reject a request do not respond. `change` is what a hostile server changes."""
+
+    def __init__(self, plan: Plan, change: Callable[[TrainRequest], TrainRequest] | None = None):
+        super().__init__(plan, load(plan.scenario.data, plan.seed))
+        self._change, self.reasons = change, dict[int, str]()
+
+    def _deliver(self, client: int, payload: bytes) -> list[Packet]:
+        request = read_request(payload, self._schema)
+        if isinstance(request, TrainRequest) and self._change is not None:
+            payload = to_bytes(self._change(request), self._schema)
+        try:
+            return super()._deliver(client, payload)
+        except BadMessage as error:
+            self.reasons[client] = str(error)
+            return []
+
+
+@pytest.mark.parametrize("attack", ["learning rate 0", "another model"])
+def test_there_is_no_sum_if_clients_train_differently(attack: str) -> None:
+    """All clients but client 0 get the same changed request."""
+
+    def change(request: TrainRequest) -> TrainRequest:
+        if request.client == 0:
+            return request
+        if attack == "learning rate 0":
+            return replace(request, lr_scales=request.lr_scales * 0)
+        return replace(request, params=request.params * 0)
+
+    plan = masked()
+    federation = Rejecting(plan, change)
+    server, history = play(plan, federation, 2)
+    assert [len(updates) for updates in history] == [0, 0]
+    assert [updates.extra_metrics["invalid_sum"] for updates in history] == [1, 1]
+    assert federation.reasons.keys() == {0}
+    assert "1 of 6 clients have signed what this client has signed" in federation.reasons[0]
+    begin, _ = play(plan, reference(plan), 0)
+    np.testing.assert_array_equal(server.bank, begin.bank)
+
+
+def test_client_that_does_not_trust_another_one_is_not_in_the_sum() -> None:
+    """Client 0 trusts the keys of the clients 0 to 4; client 5 may have been invented."""
+    plan = masked()
+    federation = Rejecting(plan)
+    keys = [restore_node_key(make_node_key()) for _ in range(6)]
+    lists = [frozenset(map(get_public_node_key, keys[:5])), *[None] * 5]
+    federation.nodes = [
+        replace(node, mask_identity=MaskIdentity("", key, trusted))
+        for node, key, trusted in zip(federation.nodes, keys, lists, strict=True)
+    ]
+    _, history = play(plan, federation, 2)
+    assert [updates.clients.tolist() for updates in history] == [[1, 2, 3, 4, 5]] * 2
+    assert "of client 5 is not one of the 5 keys" in federation.reasons[0]
 
 
 def test_a_resumed_run_has_the_same_bits_and_both_engines_agree(

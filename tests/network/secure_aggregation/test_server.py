@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from thalweg.aggregation import Masked
 from thalweg.federation import TrainRequest, TrainResponse
@@ -117,6 +119,31 @@ def test_client_that_is_missing_after_its_update_is_in_the_mean(exchange: str) -
     result = Round({exchange: [3]}).run()
     assert [response.client for response in result.responses] == ALL
     np.testing.assert_allclose(result.responses[0].deltas, [[1.0, 1.0, 0.25]], atol=1e-6)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["keys", "shares", "update", "sign", "open"]),
+        st.lists(st.sampled_from(ALL), max_size=2, unique=True),
+        max_size=3,
+    )
+)
+@settings(max_examples=30, deadline=None)
+def test_dropouts_give_the_mean_of_the_received_updates_or_no_sum(
+    missing: dict[str, list[int]],
+) -> None:
+    result = Round(missing).run()
+    before = {client for step in ("keys", "shares", "update") for client in missing.get(step, [])}
+    received = [client for client in ALL if client not in before]
+    after = {client for step in ("sign", "open") for client in missing.get(step, [])}
+    revealing = [client for client in received if client not in after]
+    number = len(set(ALL) - set(missing.get("keys", [])))
+    is_possible = len(received) >= 4 and len(revealing) >= RULE.required_clients(number)
+    assert result.metric == ("" if is_possible else "too_few")
+    if is_possible:
+        assert [response.client for response in result.responses] == received
+        expected = UPDATES[received].mean(axis=0, dtype=np.float64)
+        np.testing.assert_allclose(result.responses[0].deltas[0], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("exchange", ["keys", "shares", "update", "sign", "open"])
