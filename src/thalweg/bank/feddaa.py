@@ -18,7 +18,7 @@ from thalweg.bank.prototype_set import (
 from thalweg.bank.soft import Prediction, SoftBank, assign_all_models, client_mixtures, grow_mix
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim
-from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.config import UPPER_BOUNDS, check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 from thalweg.theory import Clustering, cluster, count_clusters, real_drift
@@ -125,14 +125,18 @@ class FedDaa(SoftBank):
             self,
             every="[1, inf) or none",
             min_step_rounds="[1, inf)",
-            first_count="[1, inf)",
-            max_clusters="[1, inf)",
+            first_count="[1, MODELS]",
+            max_clusters="[1, MODELS]",
             single_cluster_threshold="[-1, 1] or none",
         )
         require(
             len(self.given) > 0 and min(self.given) >= 1,
             "given must list at least one number of models, one for each step and each at least "
             f"1, got {list(self.given)}.",
+        )
+        require(
+            max(self.given) <= UPPER_BOUNDS["MODELS"],
+            f"given must not exceed {UPPER_BOUNDS['MODELS']:,} models, got {list(self.given)}.",
         )
 
     @property

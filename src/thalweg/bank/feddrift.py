@@ -92,8 +92,8 @@ class FedDrift:
             drift_threshold="[0, inf)",
             merge_threshold="[0, inf) or none",
             isolation="[0, inf)",
-            max_models="[1, inf)",
-            initial_models="[1, inf)",
+            max_models="[1, MODELS]",
+            initial_models="[1, MODELS]",
             every="[1, inf) or none",
         )
         require(

@@ -61,7 +61,7 @@ class FedRc(SoftBank):
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, num_models="[1, inf)")
+        check_ranges(self, num_models="[1, MODELS]")
 
     def init(self, num_clients: int, num_classes: int) -> FedRcState:
         return FedRcState(np.zeros((num_clients, self.num_models, num_classes), dtype=np.float32))

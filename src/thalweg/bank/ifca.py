@@ -62,7 +62,7 @@ class Ifca:
     """Number of models."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, models="[1, inf)")
+        check_ranges(self, models="[1, MODELS]")
 
     @property
     def num_start_models(self) -> int:

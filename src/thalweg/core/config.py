@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import importlib
 import importlib.util
+import math
 import numbers
 import os
 import re
@@ -23,7 +24,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -220,11 +221,25 @@ def check_literals(part: Any) -> None:
             raise UnknownName(name, str(value), words)
 
 
+UPPER_BOUNDS: Final = {
+    "COUNT": 10_000_000,  # anything that is counted, such as samples or rounds
+    "CLIENTS": 1_000_000,
+    "ARRIVALS": 1_000_000,  # samples per tick and client
+    "TICKS": 10_000,  # per round
+    "STEPS": 1_000_000,  # gradient steps per tick
+    "PASSES": 10_000,  # passes over the memory per tick
+    "MODELS": 1_000,
+    "UNITS": 100_000,  # of a layer
+}
+
+
 def check_ranges(part: Any, **ranges: str) -> None:
     """Reject numbers outside their interval; for ``__post_init__``.
 
     An interval is written as in mathematics, followed by "or none" if the value may be None. Values
-    that are not numbers are rejected.
+    that are not numbers are rejected. The upper end may be a name of `UPPER_BOUNDS`; for integer
+    fields, inf means COUNT. These bounds are far above useful values. They exclude values with
+    which a run would not end, or would need all memory.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Step:
@@ -243,12 +258,29 @@ def check_ranges(part: Any, **ranges: str) -> None:
         value, interval = getattr(part, name), text.removesuffix(" or none")
         if value is None and interval != text:
             continue
-        low, high = (float(end) for end in interval[1:-1].split(","))
+        low, high = (end.strip() for end in interval[1:-1].split(","))
+        bound = UPPER_BOUNDS.get(high)
+        if bound is not None:
+            text = text.replace(f"{high}{interval[-1]}", "inf)")
+            interval = text.removesuffix(" or none")
+        elif high == "inf" and _is_int_field(part, name):
+            bound = UPPER_BOUNDS["COUNT"]
+        most = math.inf if bound is not None else float(high)
         is_number = isinstance(value, numbers.Real)
-        above = is_number and (value >= low if interval[0] == "[" else value > low)
-        below = is_number and (value <= high if interval[-1] == "]" else value < high)
+        above = is_number and (value >= float(low) if interval[0] == "[" else value > float(low))
+        below = is_number and (value <= most if interval[-1] == "]" else value < most)
         if not (above and below):
             raise ConfigError(f"{name} must {_describe_interval(text)}, got {value}.")
+        if bound is not None and value > bound:
+            raise ConfigError(f"{name} must be at most {bound:,}, got {value}.")
+
+
+def _is_int_field(part: Any, name: str) -> bool:
+    """Return whether a field is declared as int or as an optional int."""
+    return any(
+        field.name == name and str(getattr(field.type, "__name__", field.type)).startswith("int")
+        for field in dataclasses.fields(part)
+    )
 
 
 def _describe_interval(text: str) -> str:

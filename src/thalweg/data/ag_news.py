@@ -48,7 +48,7 @@ class AgNews:
     def __post_init__(self) -> None:
         check_ranges(
             self,
-            length="[1, inf)",
+            length="[1, UNITS]",
             vocabulary=f"[1, {words.MAX_WORDS}]",
             min_count="[1, inf)",
         )

@@ -38,7 +38,7 @@ class Augment:
     flip: bool = True  # flip horizontally with probability 1/2
 
     def __post_init__(self) -> None:
-        check_ranges(self, padding="[0, inf)")
+        check_ranges(self, padding="[0, MODELS]")
 
     def apply(self, images: Images, rng: np.random.Generator) -> Images:
         """Augmented copies of images (B, H, W, C).

@@ -79,7 +79,7 @@ class Flights:
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, num_clients="[1, inf) or none", late="(-inf, inf)")
+        check_ranges(self, num_clients="[1, CLIENTS] or none", late="(-inf, inf)")
         require(
             self.num_clients is None or self.clients not in NATURAL_CLIENTS,
             f"clients={self.clients} are given by the data, so num_clients={self.num_clients} is "

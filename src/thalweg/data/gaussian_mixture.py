@@ -55,7 +55,13 @@ class GaussianMixture:
         for name, least in (("num_samples", 1), ("num_classes", 2), ("num_features", 2)):
             value = getattr(self, name)
             require(value >= least, f"{name} must be at least {least}, got {value}.")
-        check_ranges(self, num_test="[1, inf)")
+        check_ranges(
+            self,
+            num_samples="[1, inf)",
+            num_classes="[2, UNITS]",
+            num_features="[2, UNITS]",
+            num_test="[1, inf)",
+        )
         for name in ("radius", "noise"):
             value = getattr(self, name)
             require(0 < value < np.inf, f"{name} must be positive and finite, got {value}.")

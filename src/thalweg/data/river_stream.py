@@ -48,7 +48,7 @@ class RiverStream(Rules):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_ranges(self, samples="[1, inf) or none", clients="[1, inf)")
+        check_ranges(self, samples="[1, inf) or none", clients="[1, CLIENTS]")
         self.parse_options()  # report syntax errors immediately
 
     def parse_options(self) -> dict[str, Any]:

@@ -61,7 +61,13 @@ class Shakespeare:
             f"min_samples must be at least 2, to train on one and test on one, "
             f"got {self.min_samples}.",
         )
-        check_ranges(self, test_fraction="(0, 1)")
+        check_ranges(
+            self,
+            length="[1, UNITS]",
+            stride="[1, inf)",
+            min_samples="[2, inf)",
+            test_fraction="(0, 1)",
+        )
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the file; the same for every seed."""

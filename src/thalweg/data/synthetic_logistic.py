@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
@@ -49,6 +50,13 @@ class SyntheticLogistic:
         for name in ("num_clients", "num_features"):
             value = getattr(self, name)
             require(value >= 1, f"{name} must be at least 1, got {value}.")
+        check_ranges(
+            self,
+            num_clients="[1, CLIENTS]",
+            num_features="[1, UNITS]",
+            num_samples="[1, inf)",
+            num_test="[1, inf)",
+        )
         for name in ("num_samples", "num_test"):
             value = getattr(self, name)
             require(

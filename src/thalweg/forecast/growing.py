@@ -84,7 +84,7 @@ class Growing:
             self,
             new_state_threshold="(0, inf)",
             patience="[1, inf)",
-            max_states="[1, inf)",
+            max_states="[1, MODELS]",
             prior="(0, inf)",
             prior_strength="(0, inf) or none",
         )

@@ -71,8 +71,8 @@ class LocalTraining:
             momentum="[0, 1)",
             weight_decay="[0, inf)",
             batch_size="[1, inf)",
-            steps="[1, inf) or none",
-            passes="(0, inf) or none",
+            steps="[1, STEPS] or none",
+            passes="(0, PASSES] or none",
         )
         require(
             (self.steps is None) != (self.passes is None),

@@ -79,7 +79,7 @@ class Dds:
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, budget="(0, 1]", ticks="[1, inf)", grad_bound="(0, inf)")
+        check_ranges(self, budget="(0, 1]", ticks="[1, TICKS]", grad_bound="(0, inf)")
         require(math.isfinite(self.slope), f"slope must be a finite number, got {self.slope}.")
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
 

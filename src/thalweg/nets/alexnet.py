@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from thalweg.core.errors import require
-from thalweg.nets.builders import build_convolutional, check_dropout, check_image_shape
+from thalweg.nets.builders import build_convolutional, check_dropout, check_image_shape, check_units
 from thalweg.nets.net import Layer, Net, Shape
 
 POOLED = (1, 2, 5)  # convolutions followed by pooling, as in the original
@@ -37,6 +37,7 @@ class AlexNet:
             f"AlexNet needs five numbers of channels, each at least 1, got {self.channels}.",
         )
         require(self.hidden >= 1, f"AlexNet needs hidden >= 1, got {self.hidden}.")
+        check_units("AlexNet", *self.channels, self.hidden)
         require(self.gain > 0, f"AlexNet needs a gain above 0, got {self.gain}.")
         check_dropout("AlexNet", self.dropout)
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from math import prod
 from typing import Protocol
 
+from thalweg.core.config import UPPER_BOUNDS
 from thalweg.core.errors import require
 from thalweg.nets.net import Layer, Net, Shape
 
@@ -112,3 +113,14 @@ def check_projection(net: str, projection: int | None) -> None:
         projection is None or projection >= 1,
         f"{net} needs projection >= 1 or none, got {projection}.",
     )
+    check_units(net, projection)
+
+
+def check_units(net: str, *widths: int | None) -> None:
+    """Reject layers with more units than any useful net has."""
+    most = UPPER_BOUNDS["UNITS"]
+    for width in widths:
+        require(
+            width is None or width <= most,
+            f"{net}: a layer has at most {most:,} units or channels, got {width}.",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.nets.builders import build_head
 from thalweg.nets.net import Layer, Net, Shape
@@ -29,6 +30,7 @@ class CharLstm:
         for name in ("embedding", "units", "layers"):
             value = getattr(self, name)
             require(value >= 1, f"CharLstm needs {name} >= 1, got {value}.")
+        check_ranges(self, embedding="[1, UNITS]", units="[1, UNITS]", layers="[1, MODELS]")
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
         require(

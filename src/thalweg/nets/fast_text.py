@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from thalweg.core.errors import require
-from thalweg.nets.builders import build_head, check_projection
+from thalweg.nets.builders import build_head, check_projection, check_units
 from thalweg.nets.net import Net, Shape
 
 
@@ -29,6 +29,7 @@ class FastText:
 
     def __post_init__(self) -> None:
         require(self.width >= 1, f"FastText needs width >= 1, got {self.width}.")
+        check_units("FastText", self.width)
         check_projection("FastText", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from thalweg.core.errors import require
-from thalweg.nets.builders import build_head, check_image_shape, check_projection
+from thalweg.nets.builders import build_head, check_image_shape, check_projection, check_units
 from thalweg.nets.net import Layer, Net, Shape
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class _ResNet:
             f"a residual net needs a width that its groups divide, got width={width}, "
             f"groups={groups}.",
         )
+        check_units("a residual net", width)
         check_projection("a residual net", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:

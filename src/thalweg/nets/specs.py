@@ -15,6 +15,7 @@ from thalweg.nets.builders import (
     check_dropout,
     check_image_shape,
     check_projection,
+    check_units,
 )
 from thalweg.nets.net import Layer, Net, Shape
 
@@ -44,6 +45,7 @@ class Mlp:
             f"Mlp needs at least one hidden layer of at least one unit, got hidden={self.hidden}. "
             "The net without hidden layers is 'linear'.",
         )
+        check_units("Mlp", *self.hidden)
         check_projection("Mlp", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
@@ -143,6 +145,7 @@ def check_widths(net: str, channels: tuple[int, ...], hidden: int) -> None:
         f"{net} needs three numbers of channels, each at least 1, got channels={channels}.",
     )
     require(hidden >= 1, f"{net} needs hidden >= 1, got {hidden}.")
+    check_units(net, *channels, hidden)
 
 
 def _conv_pools(net: str, input_shape: Shape, channels: tuple[int, ...]) -> tuple[Layer, ...]:

@@ -91,7 +91,7 @@ class OldAndNew:
             ratio="(0, inf) or none",
             mass="[0, 1] or none",
             fraction="(0, 1]",
-            steps="[1, inf)",
+            steps="[1, STEPS]",
             lr="(0, inf) or none",
         )
         require(

@@ -98,7 +98,7 @@ class Scenario:
         check_ranges(
             self,
             rounds="[0, inf)",
-            ticks="[1, inf)",
+            ticks="[1, TICKS]",
             capacity="[1, inf)",
             evaluate_every="[1, inf)",
             evaluate_first="[0, inf)",

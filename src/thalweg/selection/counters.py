@@ -116,6 +116,7 @@ class WindowCounter:
 
     def __post_init__(self) -> None:
         require(self.size >= 1, f"size must be at least 1 label, got {self.size}.")
+        check_ranges(self, size="[1, inf)")
 
     @property
     def span(self) -> int:

@@ -92,7 +92,7 @@ class WarmStart:
         check_ranges(
             self,
             pilot_sessions="[0, inf)",
-            probe_rounds="[1, inf)",
+            probe_rounds="[1, MODELS]",
             scale="[0, inf]",
             probe_lr_scale="(0, inf)",
             history="[1, inf) or none",

@@ -82,7 +82,7 @@ class Inflow:
         check_literals(self)
         check_ranges(
             self,
-            num_clients="[1, inf) or none",
+            num_clients="[1, CLIENTS] or none",
             historical="[0, 1]",
             historical_data="[0, 1] or none",
             samples="[1, inf) or none",

@@ -74,15 +74,16 @@ class LatentStates:
         check_literals(self)
         check_ranges(
             self,
-            num_clients="[1, inf)",
-            states_per_cluster="[1, inf)",
+            num_clients="[1, CLIENTS]",
+            states_per_cluster="[1, MODELS]",
+            reachable="(-inf, inf)",
             confined="[0, 1]",
             imbalance="(0, 1] or none",
             stickiness="[0, 1)",
             min_state_size="[1, inf)",
             availability="(0, 1]",
             availability_spread="[0, inf)",
-            arrivals="[1, inf) or none",
+            arrivals="[1, ARRIVALS] or none",
         )
         require(
             len(self.clusters) >= 1 and all(0 < a < math.inf for a in self.clusters),

@@ -24,7 +24,7 @@ class Live:
     """Maximum number of clients that can join."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, num_clients="[1, inf)")
+        check_ranges(self, num_clients="[1, CLIENTS]")
 
     def build(self, setting: Setting) -> LiveWorld:
         return LiveWorld(self.num_clients, setting, make_live_states(setting.num_classes))

@@ -57,8 +57,8 @@ class Replay:
         check_literals(self)
         check_ranges(
             self,
-            num_clients="[1, inf) or none",
-            arrivals="[0, inf)",
+            num_clients="[1, CLIENTS] or none",
+            arrivals="[0, ARRIVALS]",
             every="(0, inf) or none",
             availability="(0, 1]",
             availability_spread="[0, inf)",

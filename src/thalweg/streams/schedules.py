@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.config import check_ranges
+from thalweg.core.config import UPPER_BOUNDS, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.registry import plain_text
 from thalweg.core.rng import Draw, uniforms_for
@@ -43,6 +43,10 @@ class Alternating:
         require(
             self.lengths is None or all(length >= 1 for length in self.lengths),
             f"all lengths must be at least 1, got {self.lengths}.",
+        )
+        require(
+            self.lengths is None or max(self.lengths, default=1) <= UPPER_BOUNDS["COUNT"],
+            f"all lengths must be at most {UPPER_BOUNDS['COUNT']:,}, got {self.lengths}.",
         )
 
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:

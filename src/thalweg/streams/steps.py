@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from thalweg.core.config import check_ranges
+from thalweg.core.config import UPPER_BOUNDS, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.transforms import make_rotation
@@ -63,7 +63,7 @@ class Steps:
     def __post_init__(self) -> None:
         check_ranges(
             self,
-            num_clients="[1, inf)",
+            num_clients="[1, CLIENTS]",
             rounds_per_step="[1, inf)",
             cycle="[1, inf)",
             stay_probability="[0, 1]",
@@ -77,6 +77,10 @@ class Steps:
                 len(step) >= 1 and len(set(step)) == len(step) and min(step) >= 0,
                 "the concepts of a step must be different integers from 0 on, at least one; got "
                 f"{step}.",
+            )
+            require(
+                max(step) < UPPER_BOUNDS["MODELS"],
+                f"concepts must be below {UPPER_BOUNDS['MODELS']:,}, got {step}.",
             )
         require(
             len(self.rotations) in (1, len(self.concepts)),

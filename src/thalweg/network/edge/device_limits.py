@@ -45,8 +45,8 @@ class DeviceLimits:
     def __post_init__(self) -> None:
         check_ranges(
             self,
-            max_params="[1, inf)",
-            max_memory="[1, inf) or none",
+            max_params="[1, 1e15]",
+            max_memory="[1, 1e18] or none",
             min_interval_s="[0, inf)",
             min_noise="[0, inf)",
             max_epsilon="(0, inf) or none",
