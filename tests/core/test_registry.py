@@ -183,6 +183,21 @@ def test_all_text_in_plans_is_declared() -> None:
     assert len(seen) > 150, "the walk has seen all components"
 
 
+def test_no_text_of_a_component_opens_or_imports_a_file(tmp_path: Path) -> None:
+    """Each text field of each component gets the path of a file that must not be run."""
+    evil = tmp_path / "evil.py"
+    evil.write_text("raise SystemExit('it was run')")
+    tried = 0
+    for cls, each, hint in walk_fields(Plan, set()):
+        if not holds_text(hint) or each.metadata.get("meaning") == "text":
+            continue
+        for value in (f"{evil}:a", f"{evil}:a b", str(evil), [f"{evil}:a"], {"a": f"{evil}:a"}):
+            tried += 1
+            with pytest.raises(ConfigError):
+                from_dict(cls, {each.name: value}, registry=Registry())
+    assert tried > 100
+
+
 def test_text_that_is_opened_or_imported_is_declared_as_local() -> None:
     expected = {
         "Module.path": "object",

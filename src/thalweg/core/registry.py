@@ -28,6 +28,9 @@ from thalweg.core.errors import ConfigError
 LABEL = r"[^\x00-\x1f\x7f-\x9f]{0,200}"  # one line that can be printed
 MAX_NUMBER = 1_000_000  # largest whole number in a plan from another machine
 
+# Metadata of a label without a default; mypy takes the functions below for fields with one.
+LABEL_METADATA = {"meaning": "text", "list_names": None, "pattern": LABEL}
+
 Meaning = Literal["path", "object", "name", "text", "options"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import HEADLINES, METRICS, Metric
-from thalweg.core.registry import local_object, local_path, plain_text, registered_name
+from thalweg.core.registry import LABEL_METADATA, local_object, local_path, registered_name
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.evaluation.named import NAMED_METRICS, get_metric_declaration, name_metrics
 from thalweg.local import LocalTraining
@@ -34,8 +34,8 @@ ENDLESS_ROUNDS = 100  # of a world in which rows do not run out
 class Scenario:
     """A data set, a world in which the data arrive, a memory size, and a net to train."""
 
-    name: str = plain_text()
-    local: LocalTraining = field()
+    name: str = field(metadata=LABEL_METADATA)
+    local: LocalTraining
     """Local training, unless the recipe sets its own."""
     data: DataSource = choice(SOURCES)
     net: NetSpec = choice(NETS)

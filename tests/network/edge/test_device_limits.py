@@ -144,7 +144,7 @@ def test_interval_counts_from_the_start_of_a_round(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1GB", "2 TB", "many", "nan", "inf"])
+@pytest.mark.parametrize("text", ["", "0", "-1GB", "2 TB", "many", "nan", "inf", "299MB"])
 def test_invalid_sizes_are_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="such as 500MB or 2GB"):
         parse_size(text)

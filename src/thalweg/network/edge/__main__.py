@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = _run(args)
     except ThalwegError as error:
         reason = str(error)
+    except MemoryError:
+        reason = "the client needs more memory than it may use; increase it (--max-memory)."
     if reason is not None:
         print_event({"event": "rejected", "reason": reason})
         print(reason, file=sys.stderr)

@@ -23,6 +23,7 @@ from thalweg.recipes import Recipe, get_recipe
 from thalweg.recipes.disclosure import compute_least_noise, list_exact_parts
 
 MODEL_COPIES = 8  # of all parameters during a round: model, update, gradient, optimizer, messages
+MIN_MEMORY = 300_000_000  # of a process with PyTorch
 MAX_STEPS = 1_000_000  # of local training in a round
 MAX_REQUESTS = 16  # of one round, such as a survey, a probe round, keys of masks, and the training
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "": 1}
@@ -171,8 +172,8 @@ class RoundTimer:
 def parse_size(text: str) -> int:
     """Return a number of bytes.
 
-    >>> parse_size("2GB"), parse_size("500 MB"), parse_size("4096")
-    (2000000000, 500000000, 4096)
+    >>> parse_size("2GB"), parse_size("500 MB")
+    (2000000000, 500000000)
     """
     stripped = text.strip().upper()
     unit = next((each for each in UNITS if each and stripped.endswith(each)), "")
@@ -182,8 +183,9 @@ def parse_size(text: str) -> int:
     except ValueError:
         size = math.nan
     require(
-        0 < size < math.inf,
-        f"--max-memory {text}: expected a size such as 500MB or 2GB.",
+        MIN_MEMORY <= size < math.inf,
+        f"--max-memory {text}: expected a size such as 500MB or 2GB, at least "
+        f"{MIN_MEMORY // 10**6}MB, which the client needs without a model.",
     )
     return int(size)
 
