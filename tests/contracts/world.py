@@ -115,7 +115,7 @@ def _check_data(world: World, again: World, num_classes: int) -> None:
     assert [again.supply(client) for client in clients] == supplies, "same seed, same supply"
     has_data = np.array([supply.total > 0 for supply in supplies])
     _check_distributions(world.mixes[has_data], "label mixes")
-    assert isinstance(world.clients_are_groups, bool)
+    assert isinstance(world.has_clients_of_data, bool)
     for client, supply in zip(clients, supplies, strict=True):
         capacity = world.capacity(client)
         assert isinstance(capacity, int), "a capacity is a whole number"

@@ -34,7 +34,7 @@ class FakeWorld:
     plan: dict[int, list[int]]
     collects_when_absent: bool = True
     views: tuple[View, ...] = VIEWS
-    clients_are_groups: bool = False
+    has_clients_of_data: bool = False
 
     @property
     def num_clients(self):

@@ -50,7 +50,7 @@ class SwitchingWorld:
     num_clients: int = 4
     ticks: int = 1
     collects_when_absent: bool = False
-    clients_are_groups: bool = False
+    has_clients_of_data: bool = False
 
     @cached_property
     def _halves(self) -> list[Ints]:

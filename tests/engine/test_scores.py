@@ -15,13 +15,13 @@ DATA = Digits().load(None, 0)
 LOSSES = np.ones(len(DATA.y_test), dtype=np.float32)
 
 
-def world(mixes, clients_are_groups=False):
+def world(mixes, has_clients_of_data=False):
     state_table = StateTable(np.full((1, 10), 0.1), np.ones(1))
     return SimpleNamespace(
         state_table=state_table,
         mixes=np.array(mixes),
         num_clients=len(mixes),
-        clients_are_groups=clients_are_groups,
+        has_clients_of_data=has_clients_of_data,
     )
 
 
@@ -37,7 +37,7 @@ def test_client_accuracy_uses_the_test_samples_of_the_client():
     data = replace(DATA, client_test=owner, client=np.arange(len(DATA.y)) % 3)
     predicted = np.where(owner == 0, DATA.y_test, (DATA.y_test + 1) % 10)
     mixes = [np.full(10, 0.1)] * 3
-    row = score_predictions(predicted, LOSSES, data, world(mixes, clients_are_groups=True))
+    row = score_predictions(predicted, LOSSES, data, world(mixes, has_clients_of_data=True))
     assert row["client_accuracy"] == pytest.approx(0.5), (
         "the third has no samples and is not counted"
     )

@@ -105,7 +105,7 @@ def test_natural_fresh_clients_are_one_shot_and_historical_clients_stay(
         times_present[world.present(rnd)] += 1
     assert (times_present == scenario.rounds).sum() == 60
     assert (times_present == stay).sum() == 240
-    assert world.clients_are_groups
+    assert world.has_clients_of_data
     assert {world.supply(client).total for client in range(300)} == {10.0}
     assert {world.capacity(client) for client in range(300)} == {10, 10 // stay}
     each = [len(world.present(rnd)) - 60 for rnd in range(scenario.rounds)]

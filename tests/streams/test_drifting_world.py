@@ -142,7 +142,7 @@ def test_drifting_world_delegates_everything_else_to_the_inner_world() -> None:
     assert world.supply(2) == plain.supply(2)
     assert world.present(3).tolist() == plain.present(3).tolist()
     assert world.capacity(0) == plain.capacity(0)
-    assert world.clients_are_groups == plain.clients_are_groups
+    assert world.has_clients_of_data == plain.has_clients_of_data
 
 
 def test_drift_on_a_world_with_its_own_drifts_is_rejected() -> None:

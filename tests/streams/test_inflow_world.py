@@ -259,9 +259,9 @@ def test_state_table_has_one_state_with_the_overall_label_mix() -> None:
     assert weights @ world.mixes == pytest.approx(world.state_table.histograms[0])
 
 
-def test_clients_are_groups_only_with_the_groups_partition() -> None:
-    assert build_world(Inflow(partition=Groups()), client=GROUP).clients_are_groups
-    assert not build_world(even(), client=GROUP).clients_are_groups
+def test_clients_are_those_of_the_data_only_with_the_partition_groups() -> None:
+    assert build_world(Inflow(partition=Groups()), client=GROUP).has_clients_of_data
+    assert not build_world(even(), client=GROUP).has_clients_of_data
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_label_mix_of_a_client_is_the_mean_over_its_states() -> None:
         p * h for p, h in zip(world.true_state_probs(3), world.state_table.histograms, strict=True)
     )
     assert world.mixes[3] == pytest.approx(by_hand)
-    assert not world.clients_are_groups
+    assert not world.has_clients_of_data
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from thalweg.streams import MergedWorld, StateTable, Timetable
 class TwoClients:
     """Client n starts with row 100 + n, and receives the rows 10 r + n, twice, in its round r."""
 
-    num_clients, ticks, clients_are_groups = 2, 2, False
+    num_clients, ticks, has_clients_of_data = 2, 2, False
     mixes = np.array([[1.0, 0.0], [0.0, 1.0]])
     availability = np.array([1.0, 0.5])
     state_table = StateTable(np.eye(2), np.array([0.25, 0.75]))

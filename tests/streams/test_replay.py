@@ -163,9 +163,9 @@ def test_client_without_rows_has_zero_supply_and_zero_mix() -> None:
     assert world.mixes.tolist() == [[0.75, 0.25], [0, 0], [0.5, 0.5]]
 
 
-def test_clients_are_groups_if_the_data_have_groups() -> None:
-    assert build_world(Replay()).clients_are_groups
-    assert not build_world(Replay(num_clients=2), client=None).clients_are_groups
+def test_clients_are_those_of_the_data_if_it_has_clients() -> None:
+    assert build_world(Replay()).has_clients_of_data
+    assert not build_world(Replay(num_clients=2), client=None).has_clients_of_data
 
 
 def test_capacity_comes_from_the_setting() -> None:

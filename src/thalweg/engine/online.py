@@ -29,7 +29,7 @@ BEFORE_ROUND = -1  # the tick of samples that arrived before the round
 
 def knows_test_clients(data: Dataset, world: World) -> bool:
     """Return whether the test samples belong to clients."""
-    return world.clients_are_groups and data.client_test is not None
+    return world.has_clients_of_data and data.client_test is not None
 
 
 def can_score_test_set(plan: BaselinePlan, data: Dataset, world: World) -> bool:

@@ -94,7 +94,7 @@ def _score_clients(
 ) -> Floats:
     """Return (N,) the mean absolute error on each client's own test samples; nan: unknown."""
     world = federation.client_pool.world
-    if not world.clients_are_groups or data.client_test is None:
+    if not world.has_clients_of_data or data.client_test is None:
         return np.full(world.num_clients, np.nan)
     errors = compute_abs_errors(predicted[rows], data.y_test[rows])
     return mean_by_owner(errors, data.client_test[rows], world.num_clients)

@@ -84,7 +84,7 @@ def make_validation_row(row: dict[str, float]) -> dict[str, float]:
 
 def local_accuracies(right: Bools, labels: Ints, rows: Ints, data: Dataset, world: World) -> Floats:
     """Return the accuracy on test samples like each client's data, (N,)."""
-    if world.clients_are_groups and data.client_test is not None:
+    if world.has_clients_of_data and data.client_test is not None:
         return accuracies_by_owner(right, data.client_test[rows], world.num_clients)
     return accuracies_by_mix(right, labels, world.mixes)
 

@@ -112,7 +112,7 @@ class World(Stream, Protocol):
         ...
 
     @property
-    def clients_are_groups(self) -> bool:
+    def has_clients_of_data(self) -> bool:
         """True if client n is client n of the data set."""
         ...
 

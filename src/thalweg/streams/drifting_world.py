@@ -141,8 +141,8 @@ class DriftingWorld:
         return self.world.availability
 
     @property
-    def clients_are_groups(self) -> bool:
-        return self.world.clients_are_groups
+    def has_clients_of_data(self) -> bool:
+        return self.world.has_clients_of_data
 
     def capacity(self, client: int) -> int:
         return self.world.capacity(client)

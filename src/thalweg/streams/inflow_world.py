@@ -46,7 +46,7 @@ class InflowWorld:
         return self.spec.absent == "collecting"
 
     @property
-    def clients_are_groups(self) -> bool:
+    def has_clients_of_data(self) -> bool:
         return self.spec.partition.is_natural
 
     @cached_property

@@ -199,7 +199,7 @@ class LatentWorld:
         return mixes
 
     @property
-    def clients_are_groups(self) -> bool:
+    def has_clients_of_data(self) -> bool:
         return False
 
     def capacity(self, client: int) -> int:

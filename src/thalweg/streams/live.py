@@ -38,7 +38,7 @@ class LiveWorld:
     setting: Setting
     state_table: StateTable
     collects_when_absent: bool = False  # data between rounds are handled by the client
-    clients_are_groups: bool = False
+    has_clients_of_data: bool = False
 
     @property
     def ticks(self) -> int:

@@ -41,7 +41,7 @@ class MergedWorld:
 
     num_clients = 1
     collects_when_absent = True  # no client present: the round is empty
-    clients_are_groups = False
+    has_clients_of_data = False
 
     @property
     def ticks(self) -> int:

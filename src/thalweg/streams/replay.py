@@ -167,7 +167,7 @@ class ReplayWorld:
         return class_mixes(self.rows, self.setting.labels, self.setting.num_classes)
 
     @property
-    def clients_are_groups(self) -> bool:
+    def has_clients_of_data(self) -> bool:
         return self.setting.client is not None
 
     def capacity(self, client: int) -> int:

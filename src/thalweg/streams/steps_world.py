@@ -44,7 +44,7 @@ class StepsWorld:
         return True
 
     @property
-    def clients_are_groups(self) -> bool:
+    def has_clients_of_data(self) -> bool:
         return False
 
     @property
