@@ -60,6 +60,12 @@ def test_page_has_all_sections_in_order(comparison):
     assert "# seed 1, done thalweg run fedavg --on digits-full --seed 1" in outline.text
 
 
+def test_cells_of_a_wide_table_break_before_the_spread_only(comparison):
+    text = page("t", comparison)
+    assert '<td class="best">82.00 ±&nbsp;2.00</td>' in text
+    assert "<td>3&nbsp;of&nbsp;3</td>" in text
+
+
 def test_page_has_a_row_per_seed(comparison):
     text = Outline(page("t", comparison)).text
     for seed, accuracy in enumerate(("80.00", "82.00", "84.00")):

@@ -349,4 +349,10 @@ def recipe_head(name: str, index: int) -> str:
 
 
 def entry(text: str, kind: str = "") -> str:
-    return f'<td class="{kind}">{escape(text)}</td>' if kind else f"<td>{escape(text)}</td>"
+    """A cell of a table; in a table that is too wide, a line may break before the spread.
+
+    >>> entry("87.31 ± 0.12"), entry("2 of 3", "best")
+    ('<td>87.31 ±&nbsp;0.12</td>', '<td class="best">2&nbsp;of&nbsp;3</td>')
+    """
+    shown = escape(text).replace(" ", "&nbsp;").replace("&nbsp;±", " ±")
+    return f'<td class="{kind}">{shown}</td>' if kind else f"<td>{shown}</td>"

@@ -36,19 +36,30 @@ p { margin: 0 0 0.75rem; max-width: 44rem; }
 .headline { font-size: 1.2rem; line-height: 1.5; text-wrap: pretty; }
 .quiet, figcaption { color: var(--quiet); font-size: 0.9rem; max-width: 44rem; }
 .description { white-space: pre-line; }
-.scroll { overflow-x: auto; margin: 0 0 0.75rem; }
+.scroll {  /* with shadows at the edges behind which the content continues */
+  overflow-x: auto; margin: 0 0 0.75rem;
+  background:
+    linear-gradient(to right, var(--paper) 50%, transparent) left / 2rem 100% no-repeat local,
+    linear-gradient(to left, var(--paper) 50%, transparent) right / 2rem 100% no-repeat local,
+    linear-gradient(to right, var(--faint), transparent) left / 1rem 100% no-repeat scroll,
+    linear-gradient(to left, var(--faint), transparent) right / 1rem 100% no-repeat scroll;
+}
 .scroll:focus-visible { outline: 2px solid var(--series-1); outline-offset: 2px; }
 table { border-collapse: collapse; min-width: min(100%, 36rem); font-size: 0.9rem; }
 th, td {
-  padding: 0.4rem 0 0.4rem 1.1rem; text-align: right; vertical-align: top; white-space: nowrap;
+  padding: 0.4rem 0 0.4rem 1.1rem; text-align: right; vertical-align: top;
   font-variant-numeric: tabular-nums;
 }
-thead th { font-weight: 500; color: var(--quiet); border-bottom: 1px solid var(--ink); }
+thead th {
+  font-weight: 500; color: var(--quiet); border-bottom: 1px solid var(--ink);
+  vertical-align: bottom;
+}
 tbody td, tbody th { border-bottom: 1px solid var(--faint); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
-tbody th { font-weight: 500; min-width: 7.5rem; white-space: normal; }
+tbody th { font-weight: 500; min-width: 9rem; }
 td.best, span.best { font-weight: 700; }
 .matrix th, .matrix td { line-height: 1.35; }
+.matrix thead th, .matrix td { white-space: nowrap; }
 .matrix small { color: var(--quiet); font-size: 0.78rem; }
 .matrix a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: 0.2em; }
 .loud {
