@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from thalweg.cli.join import ClientProgress, parse_address
 from thalweg.cli.main import app
 from thalweg.core.errors import ConfigError, RunError
+from thalweg.network.edge.__main__ import _parser
 from thalweg.network.flower.certs import make_certs
 from thalweg.network.flower.liveness import lock_file
 
@@ -30,6 +31,42 @@ def test_unusable_options_of_secure_aggregation_are_rejected(tmp_path: Path) -> 
         run_command(*words, "--min-participants", "2")
     with pytest.raises(ConfigError, match="must be a folder with public keys of nodes"):
         run_command(*words, "--peers", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (["--privacy-account", "a.db"], "--privacy-account needs a budget: add --max-epsilon"),
+        (["--max-epsilon", "0"], "max_epsilon must"),
+        (["--max-epsilon", "1", "--delta", "1"], "delta must"),
+        (["--min-noise", "-1"], "min_noise must"),
+    ],
+)
+def test_invalid_limits_of_privacy_are_rejected(
+    options: list[str], match: str, tmp_path: Path
+) -> None:
+    state = tmp_path / "client"
+    with pytest.raises(ConfigError, match=match):
+        run_command("join", "127.0.0.1", "--data", "replay", "--state", str(state), *options)
+    assert not state.exists()
+
+
+def test_limits_of_privacy_reach_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[list[str]]()
+
+    def start(address: str, state: Path, trust: object, options: list[str]) -> None:
+        seen.append(options)
+        raise RunError("enough")
+
+    monkeypatch.setattr("thalweg.cli.join.ClientProcesses", start)
+    words = ["--min-noise", "20", "--max-epsilon", "8", "--privacy-account", str(tmp_path / "a.db")]
+    with pytest.raises(RunError, match="enough"):
+        run_command("join", "127.0.0.1", "--data", "replay", "--state", str(tmp_path), *words)
+    args = _parser().parse_args(["--state", "s", "--socket", "k", *seen[0]])
+    assert (args.min_noise, args.max_epsilon, args.delta) == (20.0, 8.0, 1e-5)
+    assert args.privacy_account == tmp_path / "a.db"
 
 
 def test_join_with_the_keys_of_all_nodes_is_rejected(tmp_path: Path) -> None:

@@ -37,6 +37,13 @@ def test_a_huge_update_is_clipped_without_overflow() -> None:
     np.testing.assert_allclose(noisy, [[5, 0]], atol=1e-5)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_update_that_is_not_finite_is_sent_as_zeros_with_noise(value: float) -> None:
+    deltas = np.array([[value, 3.0]], dtype=np.float32)
+    sent = QUIET.add_noise(deltas, np.random.default_rng(0))
+    np.testing.assert_allclose(sent, [[0, 0]], atol=1e-6)
+
+
 def test_the_sensitivity_of_an_update_is_twice_the_clip() -> None:
     assert Gaussian(noise=2.0).compute_epsilon(1) == pytest.approx(
         gaussian_epsilon(1e-5, noise=1.0)

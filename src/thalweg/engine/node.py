@@ -25,10 +25,8 @@ from thalweg.federation import (
 from thalweg.federation.extensions.privacy import protect_response
 
 
-class TestTotals(NamedTuple):
+class PredictionTotals(NamedTuple):
     """Predictions that a client made before the round."""
-
-    __test__ = False  # not a test class of pytest
 
     tested: int
     correct: int
@@ -56,7 +54,7 @@ class Node:
 
     @one_thread()
     def train(
-        self, state: ClientState, request: TrainRequest, earlier: TestTotals | None = None
+        self, state: ClientState, request: TrainRequest, earlier: PredictionTotals | None = None
     ) -> tuple[ClientState, TrainResponse]:
         """Run this client's part of a round; a probe round returns the state unchanged.
 
@@ -87,7 +85,7 @@ class Node:
 
 
 def _add_tests(
-    response: TrainResponse, is_main: npt.NDArray[np.bool_], earlier: TestTotals
+    response: TrainResponse, is_main: npt.NDArray[np.bool_], earlier: PredictionTotals
 ) -> TrainResponse:
     """Return the response with earlier predictions of the main model."""
     sums = response.error_sums

@@ -44,7 +44,8 @@ class Privacy(Protocol):
 class HidesNumbers(Protocol):
     """A privacy policy that can also hide the numbers beside the update."""
 
-    delta: float
+    @property
+    def delta(self) -> float: ...
 
     @property
     def exact_parts(self) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ class Gaussian:
     numbers beside the update or add noise to them. Values that lie in an interval are noisy in the
     same way as the update: with half of the interval's length in place of C. Each such option
     therefore costs as much as the update. Reports to the weights and survey responses are not
-    covered.
+    covered. An update that is not finite is sent as zeros with noise.
 
     Symbols -> here
         C                        -> clip
@@ -196,6 +197,8 @@ class Gaussian:
         return noisy
 
     def add_noise(self, deltas: Floats32, rng: NoiseGenerator) -> Floats32:
+        if not np.isfinite(deltas).all():  # noise could not hide that training diverged
+            deltas = np.zeros_like(deltas)
         length = float(row_norms(deltas.reshape(1, -1))[0])
         factor = min(1.0, self.clip / length) if length > 0 else 1.0
         noisy = np.empty_like(deltas)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
-from thalweg.engine.node import Node, TestTotals
+from thalweg.engine.node import Node, PredictionTotals
 from thalweg.federation import ClientState, TrainRequest, TrainResponse
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_request, to_bytes
@@ -54,7 +54,7 @@ class RemoteNode:
         return read_request(payload, self.schema)
 
     def execute(
-        self, state: NodeState, request: Request, earlier: TestTotals | None = None
+        self, state: NodeState, request: Request, earlier: PredictionTotals | None = None
     ) -> tuple[NodeState, bytes]:
         """Execute a decoded request; see `handle` and `Node.train`."""
         self._check_recipient(request, state)

@@ -125,9 +125,10 @@ def count_draw(
     known: Mapping[str, Floats], cohort: Ints, present: Ints, recipe: Recipe, num_clients: int
 ) -> dict[str, Floats]:
     """Return `known` after clients were drawn; if uniformly, all present ones pay for the draw."""
-    if not (hides_who_takes_part(recipe) and isinstance(recipe.privacy, HidesNumbers)):
+    privacy: object = recipe.privacy
+    if not isinstance(privacy, HidesNumbers) or not hides_who_takes_part(recipe):
         return dict(known)
-    cost = recipe.privacy.update_cost
+    cost = privacy.update_cost
     rdp = known.get(DRAWN_RDP, np.zeros((num_clients, len(ORDERS)))).copy()
     rdp[present] += sampled_gaussian_rdp(math.sqrt(cost.mu_squared), len(cohort) / len(present))
     return {**known, DRAWN_RDP: rdp}

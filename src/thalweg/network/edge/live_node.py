@@ -15,7 +15,7 @@ from thalweg.core.errors import Diverged, require
 from thalweg.core.noise import SystemNoise
 from thalweg.core.types import Floats32, Ints
 from thalweg.engine.builders import check_own_positions
-from thalweg.engine.node import Node, TestTotals
+from thalweg.engine.node import Node, PredictionTotals
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
@@ -172,7 +172,7 @@ class LiveNode:
             counts, earlier = self.inbox.counts, None
             is_training = isinstance(request, TrainRequest) and not request.probe_round
             if is_training and counts.tested:
-                earlier = TestTotals(counts.tested, counts.correct, counts.error_sum)
+                earlier = PredictionTotals(counts.tested, counts.correct, counts.error_sum)
             state, response = self._remote.execute(self.state, request, earlier)
             new_counts: dict[str, Any] = {}
             if isinstance(request, TrainRequest) and is_training:
