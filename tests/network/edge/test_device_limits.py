@@ -83,7 +83,9 @@ def test_live_memory_is_checked_before_its_file_is_created(home: Home, tmp_path:
     assert sum(file.stat().st_size for file in home.folder.iterdir()) < 10**6
 
 
-@pytest.mark.parametrize("changes", [{"steps": 200_001}, {"steps": None, "passes": 9000, "batch_size": 1}])
+@pytest.mark.parametrize(
+    "changes", [{"steps": 200_001}, {"steps": None, "passes": 9000, "batch_size": 1}]
+)
 def test_round_without_end_is_rejected(changes: dict[str, Any]) -> None:
     """The scenario has 5 ticks per round."""
     plan = make_plan("fedavg", "digits-partial")
