@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import DataError
 from thalweg.core.registry import local_path
+from thalweg.core.size_limits import check_memory
 from thalweg.data.arrays import OPTIONAL, REQUIRED
 from thalweg.data.base import Dataset
 from thalweg.data.own import Rules, dataset_from_arrays, read_once
@@ -53,6 +54,10 @@ def _read(source: ArrayFolder, folder: Path) -> Dataset:
             "numpy.save, or numpy.lib.format.open_memmap if they do not fit in memory."
         )
     arrays = {name: _open_array(folder / f"{name}.npy") for name in names}
+    in_memory = sum(8 * array.size for array in arrays.values() if array.dtype != np.uint8)
+    check_memory(
+        in_memory, str(folder), "Use fewer rows, or images (uint8), which stay in the files"
+    )
     return dataset_from_arrays(**arrays, name=folder.name, rules=source, where=str(folder))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from thalweg.core.errors import DataError
 from thalweg.core.remedies import format_setting
+from thalweg.core.size_limits import check_memory
 from thalweg.core.types import Floats, Ints
 from thalweg.data.features import find_unusable
 from thalweg.data.times import parse_times
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NUMBER = r"^[+-]?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]+|[1-9][0-9]*\.)([eE][+-]?[0-9]+)?$"
+CSV_GROWTH = 4  # of "1," to eight bytes
+FEWER_ROWS = "Use fewer rows or columns"
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -42,12 +45,16 @@ def _read_parquet(file: Path) -> pa.Table:
 
     # Not read_table, which interprets folders named a=b as columns.
     with pq.ParquetFile(file, page_checksum_verification=True) as reader:
+        meta = reader.metadata
+        stored = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+        check_memory(max(8 * meta.num_rows * meta.num_columns, stored), str(file), FEWER_ROWS)
         return reader.read()
 
 
 def _read_csv(file: Path) -> pa.Table:
     from pyarrow import csv
 
+    check_memory(CSV_GROWTH * file.stat().st_size, str(file), FEWER_ROWS)
     # One block, so that types are inferred from all rows, not only from the first megabyte.
     block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
     # Text may be missing as well; a class that is really called NA must be quoted.
@@ -65,6 +72,7 @@ def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     import pyarrow as pa
     from pyarrow import csv
 
+    check_memory(CSV_GROWTH * file.stat().st_size, str(file), FEWER_ROWS)
     block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
     types = pa.schema([(name, pa.string()) for name in columns])
     try:

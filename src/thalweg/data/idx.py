@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError
+from thalweg.core.size_limits import check_memory, check_ratio
 
 UNSIGNED_BYTE = 0x08
 TYPE_NAMES = {
@@ -28,6 +29,7 @@ TYPE_NAMES = {
 }
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP = 16 + zlib.MAX_WBITS  # zlib option: expect a gzip header and checksum
+SMALLER = "Use a smaller file"
 DEFLATE_LIMIT = 1032  # maximum expansion of a deflate stream; headers that claim more are invalid
 
 
@@ -45,6 +47,7 @@ def read_idx(path: Path, ndim: int) -> npt.NDArray[np.uint8]:
     [7, 2, 1]
     """
     try:
+        check_memory(2 * path.stat().st_size, str(path), SMALLER)
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -66,6 +69,8 @@ def _from_gzip(content: bytes, ndim: int, path: Path) -> npt.NDArray[np.uint8]:
             raise _format_error(
                 path, f"{expected} bytes of data for shape {shape}", "a far shorter file"
             )
+        check_ratio(expected, path)
+        check_memory(2 * expected, str(path), SMALLER)
         # One byte more than expected, to detect longer files and to let zlib verify the checksum.
         body = stream.decompress(stream.unconsumed_tail, expected + 1)
     except zlib.error as error:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError
+from thalweg.core.size_limits import check_memory
 from thalweg.data import search
 
 Images = npt.NDArray[np.uint8]
@@ -73,6 +74,7 @@ def _decode_images(files: Sequence[ImageFile], folder: Path, image_format: Image
         message = f"decoding {len(files):,} images of {folder}, once"
         Console(stderr=True).print(message, soft_wrap=True, highlight=False)
     side = image_format.side
+    check_memory(len(files) * side * side * 3, str(folder), "Use fewer images")
     x = np.empty((len(files), side, side, 3), dtype=np.uint8)
     for i, file in enumerate(files):
         try:

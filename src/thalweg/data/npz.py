@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -13,8 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError, UnknownName
+from thalweg.core.size_limits import FOLDER, check_memory, check_ratio
 
 Array = npt.NDArray[Any]
+HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 READ_ERRORS = (
     OSError,
     EOFError,
@@ -26,7 +31,10 @@ READ_ERRORS = (
 
 
 def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Array]:
-    """The arrays of a file by name, verified by the checksums of the archive; no pickles."""
+    """The arrays of a file by name, verified by the checksums of the archive; no pickles.
+
+    The sizes in the directory of the archive are checked before anything is decompressed.
+    """
     known = (*required, *optional)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -39,7 +47,13 @@ def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) 
                     f"{file}: expected {' and '.join(required)}, "
                     f"but {' and '.join(missing)} is missing."
                 )
-            return {name: _array(archive.read(members[name]), name, file) for name in members}
+            declared = sum(archive.getinfo(name).file_size for name in members.values())
+            check_ratio(declared, file)
+            check_memory(declared, str(file), FOLDER)
+            return {
+                name: _read_array(archive, archive.getinfo(member), name, file)
+                for name, member in members.items()
+            }
     except READ_ERRORS as error:
         raise DataError(
             f"{file} is not a readable .npz file ({error or type(error).__name__}). "
@@ -49,9 +63,22 @@ def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) 
         raise DataError(f"{file} cannot be read: {error}.") from error
 
 
-def _array(content: bytes, name: str, file: Path) -> Array:
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, file: Path) -> Array:
+    """Read an array whose header agrees with the size in the directory of the archive."""
     try:
-        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        with archive.open(info) as stream:
+            version = np.lib.format.read_magic(stream)
+            read_header = HEADER_READERS.get(version)
+            if read_header is None:
+                raise ValueError(f"version {version} of the format is not supported")
+            shape, _, dtype = read_header(stream)
+            expected = stream.tell() + math.prod(shape) * dtype.itemsize
+            if not dtype.hasobject and expected != info.file_size:
+                raise ValueError(
+                    f"its header declares {expected} bytes, but it has {info.file_size}"
+                )
+        with archive.open(info) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
     except (ValueError, EOFError, MemoryError, OverflowError) as error:
         raise DataError(
             f"{file}: {name} is not an array of numbers or text ({error or 'it is too large'})."

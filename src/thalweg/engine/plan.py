@@ -45,6 +45,8 @@ UNUSED_BY_BASELINES = {
     "tasks": "tasks",
 }
 
+MAX_PLAN_BYTES = 1_000_000  # of the text of a plan
+
 
 @dataclass(frozen=True, repr=False)
 class Plan:
@@ -381,7 +383,13 @@ def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:
 
 def plan_to_toml(plan: AnyPlan) -> str:
     """Return a plan as the text of a TOML file."""
-    return tomli_w.dumps(to_dict(plan))
+    text = tomli_w.dumps(to_dict(plan))
+    require(
+        len(text) <= MAX_PLAN_BYTES,
+        f"the plan of {plan.title} has {len(text):,} bytes, at most {MAX_PLAN_BYTES:,} are "
+        "allowed; write long lists to files, such as drift.path.",
+    )
+    return text
 
 
 def plan_from_toml(text: str, where: str) -> Plan:
@@ -422,16 +430,28 @@ def read_any_plan(path: Path) -> AnyPlan:
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:
+    _check_size(len(text), where)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not a TOML file: {error}.") from error
+    except RecursionError:
+        raise ConfigError(f"{where} is not a plan: its values are nested too deeply.") from None
+
+
+def _check_size(size: int, where: str) -> None:
+    require(
+        size <= MAX_PLAN_BYTES,
+        f"{where} has {size:,} bytes, but a plan has at most {MAX_PLAN_BYTES:,}; expected the "
+        "plan.toml of a run folder.",
+    )
 
 
 def _read_text(path: Path) -> tuple[str, str]:
     """Return the text of the plan of a run folder, or of a plan.toml, and the name of the file."""
     file = path / "plan.toml" if path.is_dir() else path
     try:
+        _check_size(file.stat().st_size, str(file))
         return file.read_bytes().decode(), str(file)
     except OSError as error:
         raise ConfigError(f"cannot read a plan from {file}: {error.strerror}.") from error

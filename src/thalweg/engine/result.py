@@ -412,7 +412,7 @@ def _read_preprocessing(path: Path) -> tuple[Preprocessing, tuple[str, ...]]:
         found = plain["format"]
         if found == FORMAT:
             return Preprocessing.from_dict(plain["preprocessing"]), tuple(plain["clients"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{file} is damaged ({type(error).__name__}: {error}). {again}") from error
     raise RunError(f"{file}: expected format {FORMAT}, got {found}. {again}")
 

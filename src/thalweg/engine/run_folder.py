@@ -207,7 +207,7 @@ class RunFolder:
             if manifest is None or find_damage(self.path, manifest.results):
                 return {}
             summary = json.loads((self.path / "summary.json").read_bytes())
-        except (OSError, ValueError, RunError):
+        except (OSError, ValueError, RunError, RecursionError):
             return {}
         return summary if isinstance(summary, dict) else {}
 

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from thalweg.core.config import UPPER_BOUNDS
 from thalweg.core.errors import ConfigError, DataError, require
 from thalweg.core.registry import local_path
+from thalweg.core.size_limits import check_text_file
 from thalweg.core.transforms import make_rotation
 from thalweg.core.views import View
 from thalweg.streams.base import Setting
@@ -84,6 +86,7 @@ class DriftTableLine(NamedTuple):
 def read_drift_table(file: Path, num_clients: int, num_classes: int) -> list[DriftTableLine]:
     """Read and validate all view changes of a table, ordered by client and time."""
     try:
+        check_text_file(file)
         with file.open(newline="", encoding="utf-8-sig") as text:
             reader = csv.DictReader(text, strict=True)
             lines = sorted(_parse_rows(file, reader, num_clients, num_classes), key=_sort_key)
@@ -106,6 +109,7 @@ def _parse_rows(
     file: Path, reader: csv.DictReader[str], num_clients: int, num_classes: int
 ) -> Iterator[DriftTableLine]:
     _check_header(file, tuple(reader.fieldnames or ()))
+    total = 0  # changes of all clients
     for row in reader:
         line = f"{file}: line {reader.line_num}"
         if None in row or None in row.values():
@@ -125,7 +129,13 @@ def _parse_rows(
                 f"{line}: there is no concept {concept}; with {num_classes} classes there are 0 to "
                 f"{num_classes}."
             )
-        for client in _parse_clients(cells["client"], num_clients, line):
+        clients = _parse_clients(cells["client"], num_clients, line)
+        total += len(clients)
+        if total > UPPER_BOUNDS["COUNT"]:
+            raise DataError(
+                f"{line}: the table has more than {UPPER_BOUNDS['COUNT']:,} changes of a client."
+            )
+        for client in clients:
             yield DriftTableLine(client, first, full, concept, rotation, reader.line_num)
 
 

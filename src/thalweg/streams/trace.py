@@ -14,6 +14,7 @@ import numpy as np
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.registry import local_path
+from thalweg.core.size_limits import check_text_file
 from thalweg.streams.sessions import Timetable
 
 COLUMNS = ("client", "join", "leave")
@@ -64,6 +65,7 @@ class Stay(NamedTuple):
 def read_stays(file: Path, num_clients: int) -> list[Stay]:
     """Read and validate all stays of a trace, ordered by client and time."""
     try:
+        check_text_file(file)
         with file.open(newline="", encoding="utf-8-sig") as lines:
             stays = sorted(_parse_stays(file, csv.DictReader(lines, strict=True), num_clients))
     except OSError as error:

@@ -59,7 +59,7 @@ def read_serve_options(folder: Path) -> ServeOptions:
         stored = json.loads((folder / FILE).read_text())
     except FileNotFoundError:
         return ServeOptions()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"cannot read {folder / FILE}: {error}.") from error
     require(isinstance(stored, dict), f"{folder / FILE} must be a JSON object, got {stored!r}.")
     limits = stored.pop("limits", {})
