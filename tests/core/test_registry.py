@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import tomli_w
 
-from thalweg.core.config import choice, from_dict
+from thalweg.core.config import choice, from_dict, to_dict
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.registry import (
     NotRegistered,
@@ -25,6 +27,8 @@ from thalweg.core.registry import (
     registered_name,
 )
 from thalweg.engine.plan import Plan
+from thalweg.recipes import RECIPES, Recipe, get_recipe
+from thalweg.scenarios import SCENARIOS, Scenario
 
 
 @dataclass(frozen=True)
@@ -216,3 +220,34 @@ def test_text_that_is_opened_or_imported_is_declared_as_local() -> None:
         for cls, each, _ in walk_fields(Plan, set())
     }
     assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_published_recipes_can_be_received(name: str) -> None:
+    recipe = get_recipe(name)
+    assert from_dict(Recipe, as_received(recipe), registry=Registry()) == recipe
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_built_in_scenarios_can_be_received(name: str) -> None:
+    scenario = SCENARIOS[name]()
+    assert from_dict(Scenario, as_received(scenario), registry=Registry()) == scenario
+
+
+def test_components_with_their_defaults_can_be_received() -> None:
+    seen: set[type[Any]] = set()
+    list(walk_fields(Plan, seen))
+    received = 0
+    for cls in seen:
+        try:
+            part = cls()
+        except (TypeError, ConfigError):  # it needs values
+            continue
+        assert from_dict(cls, as_received(part), registry=Registry()) == part
+        received += 1
+    assert received > 120
+
+
+def as_received(part: Any) -> dict[str, Any]:
+    """Return a component as a device reads it from the text of a plan."""
+    return tomllib.loads(tomli_w.dumps(to_dict(part)))
