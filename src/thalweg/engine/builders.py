@@ -129,9 +129,9 @@ def check_smallest_batch(plan: Plan, clients: ClientProgram, num_clients: int) -
         f"{reason}, but the largest memory of a client holds {largest}. Set "
         f"{format_setting('capacity', 500)}, {remedy}",
     )
-    is_fixed = isinstance(spec, Replay) and spec.every is None and not is_merged
+    has_few = isinstance(spec, Replay) and spec.every is None and spec.arrivals < least
     require(
-        not (is_fixed and isinstance(plan.recipe.memory, Replace) and spec.arrivals < least),
+        is_merged or not has_few or not isinstance(plan.recipe.memory, Replace),
         f"{reason}, but world.arrivals=1 and memory=replace keeps only the samples of the last "
         f"tick. Set {format_setting('world.arrivals', 8)} or "
         f"{format_setting('memory', 'fifo')}, {remedy}",
