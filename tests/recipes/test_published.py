@@ -134,7 +134,7 @@ def test_recipes_with_several_models_choose_half_of_the_clients_and_weight_by_sa
 
 
 def test_an_unknown_recipe_is_rejected_with_a_suggestion() -> None:
-    with pytest.raises(UnknownName, match=r"unknown recipe 'fedag'.*Did you mean 'fedavg'\?"):
+    with pytest.raises(UnknownName, match=r"unknown recipe 'fedag'.*Did you mean .*'fedavg'"):
         get_recipe("fedag")
     with pytest.raises(UnknownName, match=r"'sfedpoo'.*Did you mean 'sfedpo'"):
         get_recipe("fedprox+sfedpoo")
