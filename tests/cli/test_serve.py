@@ -16,6 +16,8 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.builders import add_default_clipping
 from thalweg.engine.plan import make_plan
 from thalweg.network.flower.certs import make_certs
+from thalweg.network.flower.serve_options import ServeOptions
+from thalweg.streams import LiveWorld
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +120,12 @@ def test_limits_are_passed_to_the_app_config_and_arguments() -> None:
     serve_options = ServeArguments(limits=("norm_factor=5", "max_steps=100"))
     assert serve_options.to_app_config(False)["limits"] == {"norm_factor": 5.0, "max_steps": 100}
     assert serve_options.to_args() == ["--limit", "norm_factor=5", "--limit", "max_steps=100"]
+    unlimited = ServeArguments(limits=("report_factor=none",)).to_app_config(False)
+    assert unlimited["limits"] == {"report_factor": None}
+    plan = make_plan("fedavg", "digits-partial", overrides=["world=live"])
+    world = LiveWorld(3, None, None)  # type: ignore[arg-type]
+    limits = ServeOptions(limits=unlimited["limits"]).limits_for(plan, world, 10)
+    assert (limits.report_factor, limits.count_factor, limits.num_classes) == (None, 10.0, 10)
 
 
 def test_number_of_clients_can_be_overridden() -> None:

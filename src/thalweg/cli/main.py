@@ -477,8 +477,9 @@ def serve(
             help=(
                 "Upper limit of what a client may send: [cyan]norm_factor=5[/cyan] (times the "
                 "median norm of a round's updates), [cyan]max_norm[/cyan], "
-                "[cyan]max_samples[/cyan], [cyan]max_steps[/cyan], [cyan]max_value[/cyan]. May be "
-                "repeated."
+                "[cyan]max_samples[/cyan], [cyan]max_steps[/cyan], [cyan]max_value[/cyan], "
+                "[cyan]report_factor[/cyan] (times the median of the clients' reports; none: no "
+                "limit). May be repeated."
             ),
         ),
     ] = None,

@@ -80,12 +80,8 @@ def test_middleware_protects_the_superlink_of_flower(monkeypatch: pytest.MonkeyP
                 found.append(message["status"])
 
         scope = request(path, peer)
-        scope |= {
-            "method": "POST",
-            "headers": list(headers),
-            "query_string": b"",
-            "scheme": "https",
-        }
+        scope |= {"method": "POST", "query_string": b"", "scheme": "https"}
+        scope["headers"] = list(headers)
         scope |= {"http_version": "1.1", "root_path": "", "raw_path": path.encode(), "state": {}}
         asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
         return found[0]
