@@ -365,3 +365,21 @@ def test_client_with_a_lying_loss_does_not_always_win_power_of_choice() -> None:
 def test_survey_values_that_are_not_magnitudes_are_not_changed() -> None:
     values = [{"label_mix": numbers(0.0, 1.0)}, {"label_mix": numbers(1e9, 0.5)}] * 3
     assert bound_survey_values(values, Dpcs(), Limits()) == (values, {})
+
+
+def test_long_uploads_are_shortened_to_a_multiple_of_the_median_norm() -> None:
+    def respond(length: float, **more: Floats32) -> TrainResponse:
+        return make_response(uploads={"objective.change": P4 * np.float32(length), **more})
+
+    responses = [respond(length) for length in (1.0, 2.0, 3.0, 19.0, 1e5)]  # norms are twice these
+    bounded, changed = bound_train_reports(responses, Limits())
+    lengths = [float(each.uploads["objective.change"][0, 0]) for each in bounded]
+    assert lengths == pytest.approx([1.0, 2.0, 3.0, 19.0, 30.0])
+    assert changed == {
+        4: "TrainResponse: objective.change has norm 2e+05 and is shortened to 60, 10 times the "
+        "median."
+    }
+    two, changed = bound_train_reports(responses[3:], Limits())
+    assert (len(two), changed) == (2, {}), "two clients have no usual norm"
+    masses = [make_response(uploads={"bank.label_mass": P4 * size}) for size in (1, 1, 1, 99)]
+    assert bound_train_reports(masses, Limits())[1] == {}

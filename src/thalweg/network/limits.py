@@ -18,7 +18,7 @@ from thalweg.local import LocalTraining
 from thalweg.network.wire import Request, Response
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World
-from thalweg.theory import row_norms
+from thalweg.theory import clip_rows, row_norms
 
 UPLOAD_STAGES = ("memory", "objective", "bank")  # stages with uploads in a TrainResponse
 
@@ -47,7 +47,9 @@ class Limits:
     report_factor: float | None = 10.0
     """Losses, mean errors, reports and surveyed losses, as a multiple of the median of the clients
     that respond, or of a floor if the median is below it; larger values are replaced by the median.
-    The floor is 1, or the loss of a guess, log(num_classes), if that is larger. None: no limit."""
+    Uploaded vectors of the objective and the memory are shortened to this multiple of the median
+    norm. The floor is 1, or the loss of a guess, log(num_classes), if that is larger. None: no
+    limit."""
     count_factor: float | None = None
     """The same for the numbers of samples and tested samples, with the floor 1."""
     num_classes: int | None = None
@@ -182,8 +184,9 @@ def bound_train_reports(
 ) -> tuple[list[TrainResponse], dict[int, str]]:
     """Replace implausible losses, errors, reports and counts by the median of all clients.
 
-    Return the responses, and the reasons by the indices of changed responses. With fewer than three
-    clients there is no usual value, and nothing is replaced.
+    Uploaded vectors are shortened instead. Return the responses, and the reasons by the indices
+    of changed responses. With fewer than three clients there is no usual value, and nothing is
+    replaced.
     """
     changed: dict[int, str] = {}
     results = list(responses)
@@ -207,6 +210,7 @@ def bound_train_reports(
             replace(each, reports={**each.reports, name: new})
             for each, new in zip(results, values, strict=True)
         ]
+    results = _clip_uploads(results, limits.report_factor, changed)
     samples = [np.array([each.num_samples], dtype=np.float64) for each in results]
     samples = bound("num_samples", samples, limits.count_factor, 1.0)
     results = [
@@ -249,6 +253,34 @@ def bound_survey_values(
                 results[row][name] = vector
                 changed[row] = _describe_replacement("SurveyResponse", name, value, median)
     return list(results), changed
+
+
+def _clip_uploads(
+    responses: list[TrainResponse], factor: float | None, changed: dict[int, str]
+) -> list[TrainResponse]:
+    """Shorten uploaded vectors of the objective and the memory to `factor` times the median norm.
+
+    The uploads of a bank are masses of samples, which its `validate_claim` bounds.
+    """
+    results = list(responses)
+    names = [name for name in (results[0].uploads if results else ()) if name[:5] != "bank."]
+    for name in names:
+        norms = [row_norms(each.uploads[name]) for each in results]
+        positive = np.concatenate(norms)
+        positive = positive[positive > 0]
+        if factor is None or sum(bool(each.any()) for each in norms) < 3:
+            continue
+        bound = factor * float(np.median(positive))
+        for index, own in enumerate(norms):
+            if own.max(initial=0.0) > bound:
+                rows, _ = clip_rows(results[index].uploads[name], bound)
+                uploads = {**results[index].uploads, name: rows}
+                results[index] = replace(results[index], uploads=uploads)
+                changed[index] = (
+                    f"TrainResponse: {name} has norm {own.max():.3g} and is shortened to "
+                    f"{bound:.3g}, {factor:g} times the median."
+                )
+    return results
 
 
 def _replace_implausible(
