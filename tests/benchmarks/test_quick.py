@@ -12,6 +12,7 @@ QUICK = {
     "bank.py": ("--quick",),
     "churn.py": ("--clients", "40", "--rounds", "60", "--cohort", "5", "--kills", "1"),
     "dpcs.py": ("--clients", "200", "--repeats", "1"),
+    "durability.py": ("--on", "digits-partial", "--rounds", "3"),
     "rounding.py": ("--seeds", "1", "--rounds", "1"),
     "scale.py": ("--clients", "200", "--cohort", "10", "--rounds", "1"),
     "speed.py": ("--quick", "--only", "BC"),
