@@ -18,11 +18,12 @@ from thalweg.core.errors import Diverged
 from thalweg.core.types import Job, Updates
 from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.memory import Fifo
-from thalweg.network.limits import Limits
+from thalweg.network.limits import Limits, bound_survey_values
 from thalweg.network.remote_federation import Packet, RemoteFederation
 from thalweg.network.wire import Message, MessageSchema, read_request, to_bytes
 from thalweg.recipes import Recipe
-from thalweg.selection import Dpcs
+from thalweg.selection import Dpcs, PowerOfChoice
+from thalweg.selection.power_of_choice import LOSS
 
 SCHEMA = MessageSchema(
     Recipe(name="plain", memory=Fifo(), selection=Dpcs(), bank=FedDrift()), num_params=2
@@ -433,15 +434,22 @@ def test_replaced_values_are_reported_and_counted() -> None:
     )
 
 
-def test_implausible_surveyed_costs_are_replaced_by_the_median() -> None:
+def test_surveyed_costs_of_a_bank_are_not_changed() -> None:
+    """They choose the model of the client itself, and those of honest clients may be large."""
+
     def client(request: SurveyRequest) -> list[tuple[int, Message | bytes]]:
         costs = np.array([0.5, 1e8 if request.client == 1 else 0.25])
         values = {COSTS: costs, SAMPLES: np.array([10.0])}
         response = SurveyResponse(request.rnd, request.client, request.stage, values)
         return [(request.client, response)]
 
-    federation = network(client)
-    tables = federation.survey(np.array([0, 1, 2]), "bank", BANK, 6)
-    assert tables[COSTS].tolist() == [[0.5, 0.25]] * 3
-    federation._transport = network(lambda request: [])._transport
-    assert train(federation).extra_metrics == {"bounded": 1}
+    tables = network(client).survey(np.array([0, 1, 2]), "bank", BANK, 6)
+    assert tables[COSTS].tolist() == [[0.5, 0.25], [0.5, 1e8], [0.5, 0.25]]
+
+
+def test_implausible_surveyed_losses_are_replaced_by_the_median() -> None:
+    values = [{LOSS: np.array([loss])} for loss in (0.5, 1e8, 0.25)]
+    bounded, changed = bound_survey_values(values, PowerOfChoice(), Limits())
+    assert [each[LOSS].tolist() for each in bounded] == [[0.5], [0.5], [0.25]]
+    reason = "SurveyResponse: candidate_loss was 1e+08 and is replaced by the median 0.5."
+    assert changed == {1: reason}

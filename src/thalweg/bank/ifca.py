@@ -56,7 +56,6 @@ class Ifca:
     """
 
     has_fixed_models: ClassVar[bool] = True
-    bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
 
     models: int = 2
     """Number of models."""

@@ -47,22 +47,14 @@ class SyntheticLogistic:
     """Test samples of all clients."""
 
     def __post_init__(self) -> None:
-        for name in ("num_clients", "num_features"):
-            value = getattr(self, name)
-            require(value >= 1, f"{name} must be at least 1, got {value}.")
-        check_ranges(
-            self,
-            num_clients="[1, CLIENTS]",
-            num_features="[1, UNITS]",
-            num_samples="[1, inf)",
-            num_test="[1, inf)",
-        )
+        check_ranges(self, num_clients="[1, CLIENTS]", num_features="[1, UNITS]")
         for name in ("num_samples", "num_test"):
             value = getattr(self, name)
             require(
                 value >= self.num_clients,
                 f"{name} must be at least num_clients={self.num_clients}, got {value}.",
             )
+        check_ranges(self, num_samples="[1, inf)", num_test="[1, inf)")
         require(
             0 <= self.spread < np.inf, f"spread must be finite and not negative, got {self.spread}."
         )

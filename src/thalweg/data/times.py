@@ -67,7 +67,7 @@ def _parse(value: Any, place: str) -> datetime:
         return datetime(value.year, value.month, value.day)
     try:
         return datetime.fromisoformat(value.strip())
-    except (AttributeError, ValueError):
+    except (AttributeError, TypeError, ValueError):  # TypeError: bytes
         raise DataError(f"{place} is {value!r}; {EXPECTED}.") from None
 
 

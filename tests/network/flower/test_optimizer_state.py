@@ -11,6 +11,7 @@ from contracts.runs import check_same_bits
 from network.flower.fake_grid import FakeGrid, devices_in
 from network.flower.runs import prepare_run, run_simulated, tiny_plan, write_regression
 from network.flower.test_served import Killed, RequestFates
+from thalweg.network.edge.device_client import DeviceOptions
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower.server_app import serve_run
 
@@ -33,7 +34,7 @@ def test_kept_optimizer_survives_restarts_of_server_and_devices(
             raise Killed
         return "arrives"
 
-    with devices_in(tmp_path, 5) as devices:
+    with devices_in(tmp_path, 5, DeviceOptions(f"replay:{file}")) as devices:
         with pytest.raises(Killed):
             serve_run(FakeGrid(devices, fate), folder)
         for device in devices.values():  # the devices are killed too
