@@ -44,6 +44,7 @@ def test_field_of_a_stage_is_shown_with_its_components_type_default_and_descript
     assert "thalweg show memory=" in text
 
 
+@pytest.mark.slow
 def test_each_field_of_each_stage_fits_on_a_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_killed_process_is_reported_and_replaced(tmp_path):
     assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == ROUNDS
 
 
+@pytest.mark.slow
 def test_no_cell_is_started_after_an_interruption(tmp_path):
     jobs = [job(tmp_path / str(seed), seed=seed, rounds=ROUNDS) for seed in range(3)]
     before = set(threading.enumerate())
@@ -152,6 +153,7 @@ print("cells", [cell.status for cell in found.cells])
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_run_once(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

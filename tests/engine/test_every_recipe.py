@@ -147,7 +147,9 @@ def test_special_settings_give_the_same_results_on_both_engines_and_by_bytes(
     runs.check_bytes_equal_reference()
 
 
-@pytest.mark.parametrize("recipe", ["fedavg", "is", "fedewc", "moon", "fedrc"])
+@pytest.mark.parametrize(
+    "recipe", mark_slow_except(["fedavg", "is", "fedewc", "moon", "fedrc"], "is", "fedrc")
+)
 def test_models_that_are_not_stacked_agree_with_the_reference(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +164,7 @@ WITH_WORKERS = (
 )
 
 
-@pytest.mark.parametrize("recipe", mark_slow_except(WITH_WORKERS, "fedcurv", "is", "scaffold"))
+@pytest.mark.parametrize("recipe", mark_slow_except(WITH_WORKERS, "fedcurv"))
 def test_the_number_of_workers_changes_no_bit(recipe: str) -> None:
     one, two = (
         thalweg.run(recipe, "digits-partial", seed=4, rounds=2, workers=workers, overrides=SMALL)

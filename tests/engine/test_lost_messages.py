@@ -42,7 +42,9 @@ from thalweg.federation import (
 from thalweg.recipes import RECIPES
 
 
-@pytest.mark.parametrize("recipe", ["sfedpo", "powd", "fedcurv", "stream-ours"])
+@pytest.mark.parametrize(
+    "recipe", mark_slow_except(["sfedpo", "powd", "fedcurv", "stream-ours"], "sfedpo", "powd")
+)
 @pytest.mark.parametrize(
     "sessions",
     [

@@ -101,7 +101,7 @@ CHURN = ("sessions=random-churn", "sessions.join=0.2", "sessions.leave=0.2")
     ("engine", "overrides"),
     [
         ("fast", CHURN),
-        ("reference", ("world.absent=frozen",)),
+        pytest.param("reference", ("world.absent=frozen",), marks=pytest.mark.slow),
         pytest.param("fast", ("world.absent=frozen",), marks=pytest.mark.slow),
         pytest.param("fast", ("world.absent=collecting",), marks=pytest.mark.slow),
     ],

@@ -298,7 +298,7 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize("end", ["leave", "stay"])
+@pytest.mark.parametrize("end", ["leave", pytest.param("stay", marks=pytest.mark.slow)])
 def test_workers_end_with_the_process_that_started_them(tmp_path, end):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))

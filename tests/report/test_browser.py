@@ -132,7 +132,9 @@ def make_study(cell) -> str:
     )
 
 
-@pytest.mark.parametrize("make", [make_comparison, make_study])
+@pytest.mark.parametrize(
+    "make", [make_comparison, pytest.param(make_study, marks=pytest.mark.slow)]
+)
 def test_page_opens_without_errors_and_without_overflow(make, cell, tmp_path):
     text = make(cell)
     (tmp_path / "page.html").write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ SETTINGS = ["local.lr=0.01", "world.availability=1"]
 
 
 @pytest.mark.parametrize("recipe", ["fedavg", "ifca"])
-@pytest.mark.parametrize("optimizer", ["adam", "RMSprop"])
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("RMSprop", marks=pytest.mark.slow)])
 def test_kept_optimizer_survives_restarts_of_server_and_devices(
     recipe: str, optimizer: str, tmp_path: Path
 ) -> None:
