@@ -14,9 +14,10 @@ import pytest
 from thalweg.core import size_limits
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.data.array_folder import ArrayFolder
-from thalweg.data.columns import read_rows, read_table
+from thalweg.data.columns import read_column, read_rows, read_table
 from thalweg.data.idx import read_idx
 from thalweg.data.npz import read_npz
+from thalweg.data.own import dataset_from_table
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml, read_plan
 from thalweg.streams.drift_table import read_drift_table
 from thalweg.streams.trace import read_stays
@@ -113,6 +114,60 @@ def test_tables_that_do_not_fit_in_memory_are_rejected(tmp_path: Path, small_mem
         read_table(tmp_path / "a.csv")
     with pytest.raises(DataError, match=TOO_LARGE):
         read_rows(tmp_path / "a.csv", ["a"])
+
+
+ENCODINGS: list[dict[str, Any]] = [
+    {},
+    {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
+]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=["dictionary", "delta"])
+@pytest.mark.parametrize(
+    "values",
+    [["x" * 100] * 50, [["x" * 100] * 50], [{"a": "x" * 100}] * 50, [b"x" * 100] * 50],
+    ids=["text", "list", "struct", "bytes"],
+)
+def test_texts_that_are_stored_once_are_counted_in_every_row(
+    values: list[Any],
+    encoding: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": values}), file, **encoding)  # 5000 bytes of text
+    monkeypatch.setattr(size_limits, "get_memory_bytes", lambda: 20_000)
+    assert read_table(file).column("a").to_pylist() == values
+    monkeypatch.setattr(size_limits, "get_memory_bytes", lambda: 8_000)
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda self: pytest.fail("it was read"))
+    with pytest.raises(DataError, match=r"the text needs 5.* kB of memory, but at most 4 kB"):
+        read_table(file)
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string"])
+def test_categories_are_counted_in_every_row(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+
+    texts = pa.array(["x" * 100, "y" * 100] * 25, kind).dictionary_encode()
+    table = pa.table({"a": texts, "y": [0, 1] * 25})
+    assert dataset_from_table(table, name="a", label="y").columns[0] == f"a={'x' * 100}"
+    monkeypatch.setattr(size_limits, "get_memory_bytes", lambda: 8_000)
+    with pytest.raises(DataError, match=r"column 'a' needs 5 kB of memory, but at most 4 kB"):
+        read_column(table, "a", "the table")
+    with pytest.raises(DataError, match=r"column 'a' needs 5 kB of memory, but at most 4 kB"):
+        dataset_from_table(table, name="a", label="y")
+
+
+def test_inputs_of_categories_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+
+    table = pa.table({"a": [str(i % 50) + "x" for i in range(100)], "y": [0, 1] * 50})
+    monkeypatch.setattr(size_limits, "get_memory_bytes", lambda: 8_000)
+    with pytest.raises(DataError, match=r"encoding as 50 inputs needs 40 kB of memory"):
+        dataset_from_table(table, name="a", label="y")
 
 
 def test_compressed_images_that_do_not_fit_in_memory_are_rejected(

@@ -17,10 +17,13 @@ from thalweg.data.times import parse_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 NUMBER = r"^[+-]?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]+|[1-9][0-9]*\.)([eE][+-]?[0-9]+)?$"
 CSV_GROWTH = 4  # of "1," to eight bytes
 FEWER_ROWS = "Use fewer rows or columns"
+SHORT_TEXTS = "Use fewer rows, or shorten or drop long texts"
+BATCH_BYTES = 16 << 20  # of texts that are decoded at once to count them
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -47,8 +50,72 @@ def _read_parquet(file: Path) -> pa.Table:
     with pq.ParquetFile(file, page_checksum_verification=True) as reader:
         meta = reader.metadata
         stored = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-        check_memory(max(8 * meta.num_rows * meta.num_columns, stored), str(file), FEWER_ROWS)
+        chunks = [
+            meta.row_group(i).column(j)
+            for i in range(meta.num_row_groups)
+            for j in range(meta.num_columns)
+        ]
+        widths = {column.path: max(8, column.length) for column in meta.schema}
+        values = sum(chunk.num_values * widths[chunk.path_in_schema] for chunk in chunks)
+        check_memory(max(values, stored), str(file), FEWER_ROWS)
+        check_memory(_count_text_bytes(file, chunks), f"{file}: the text", SHORT_TEXTS)
         return reader.read()
+
+
+def _count_text_bytes(file: Path, chunks: Sequence[pq.ColumnChunkMetaData]) -> int:
+    """Return the size of all texts after decoding, without decoding them all at once.
+
+    A text that is stored once may occur in many rows (dictionary), as may the start of a text
+    (delta). Texts in other encodings are not larger than stored.
+    """
+    import pyarrow.parquet as pq
+
+    dictionaries: set[str] = set()
+    deltas: dict[str, int] = {}  # the largest stored size, which no text exceeds
+    for chunk in chunks:
+        path, size = chunk.path_in_schema, chunk.total_uncompressed_size
+        if chunk.physical_type != "BYTE_ARRAY":
+            continue
+        if "DELTA_BYTE_ARRAY" in chunk.encodings:
+            deltas[path] = max(size, deltas.get(path, 1))
+        elif chunk.has_dictionary_page:
+            dictionaries.add(path)
+    coded = sorted(dictionaries - deltas.keys())
+    total = 0
+    with pq.ParquetFile(file, read_dictionary=coded) as reader:
+        for batch in reader.iter_batches(columns=coded) if coded else ():
+            total += sum(_count_bytes(column) for column in batch.columns)
+        for path, size in deltas.items():
+            rows = min(max(BATCH_BYTES // size, 1), 1 << 16)
+            for batch in reader.iter_batches(batch_size=rows, columns=[path]):
+                total += batch.nbytes
+                check_memory(total, f"{file}: the text", SHORT_TEXTS)
+    return total
+
+
+def _count_bytes(array: Any) -> int:
+    """Return the size of the texts of an array of dictionaries, or of lists or structs of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_struct(array.type):
+        return sum(_count_bytes(part) for part in array.flatten())
+    if pa.types.is_nested(array.type):
+        return _count_bytes(array.flatten())
+    kind = array.type.value_type
+    if not (is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return 0
+    sizes = pc.binary_length(array.dictionary.cast(pa.large_binary())).take(array.indices)
+    return pc.sum(sizes).as_py() or 0
+
+
+def check_texts(column: pa.ChunkedArray[Any], name: str, where: Path | str) -> None:
+    """Reject a column of categories whose texts would take too much memory as single texts."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.DictionaryType):
+        size = sum(_count_bytes(chunk) for chunk in column.chunks)
+        check_memory(size, f"{where}: column {name!r}", SHORT_TEXTS)
 
 
 def _read_csv(file: Path) -> pa.Table:
@@ -136,6 +203,7 @@ def read_column(table: pa.Table, name: str, file: Path | str) -> pa.ChunkedArray
 
     column = table.column(name)
     if isinstance(column.type, pa.DictionaryType):
+        check_texts(column, name, file)
         column = column.cast(column.type.value_type)
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))

@@ -16,9 +16,12 @@ import numpy.typing as npt
 
 from thalweg.core.errors import DataError
 from thalweg.core.remedies import format_setting, is_command_line
+from thalweg.core.size_limits import check_memory
 from thalweg.core.types import Floats
 from thalweg.data.columns import (
+    FEWER_ROWS,
     NUMBER,
+    check_texts,
     is_numeric,
     is_text,
     read_numbers,
@@ -262,6 +265,9 @@ def encode_columns(
             f"{where}: column {', '.join(absent)} is missing; expected the columns "
             f"{', '.join(column.name for column in columns)}, got {', '.join(known)}."
         )
+    num_inputs = sum(len(column.inputs) for column in columns)
+    size = 8 * table.num_rows * num_inputs
+    check_memory(size, f"{where}: encoding as {num_inputs} inputs", FEWER_ROWS)
     parts = [_encode_column(table, column, where, allow_missing) for column in columns]
     return np.concatenate(parts, axis=1) if parts else np.empty((table.num_rows, 0))
 
@@ -274,6 +280,7 @@ def _encode_column(table: pa.Table, column: InputColumn, where: str, allow_missi
         if column.fill is None and not allow_missing:
             return read_numbers(table, column.name, where)[:, None]
         return _read_filled(table, column, where)[:, None]
+    check_texts(values, column.name, where)
     texts = [MISSING if value is None else str(value) for value in values.to_pylist()]
     codes = {category: code for code, category in enumerate(column.categories)}
     for row, text in enumerate(texts):
