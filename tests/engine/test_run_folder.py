@@ -114,6 +114,29 @@ def test_resuming_with_other_data_is_rejected(tmp_path):
         run_plan(PLAN, out=tmp_path, data=data, watch=interrupt_after(2))
     with pytest.raises(RunError, match="started with other data"):
         run_plan(PLAN, out=tmp_path, resume=True, data=replace(data, x=255 - data.x))
+    for changes in ({"x_test": 255 - data.x_test}, {"y_test": data.y_test[::-1].copy()}):
+        with pytest.raises(RunError, match="started with other data"):
+            run_plan(PLAN, out=tmp_path, resume=True, data=replace(data, **changes))
+
+
+@pytest.mark.parametrize("row", [0, 49], ids=["training", "test"])
+@pytest.mark.parametrize("column", ["x", "y", "client"])
+def test_a_changed_row_of_a_table_is_reported_on_resume(tmp_path, row, column):
+    rows = [{"x": i / 2, "y": i % 2, "client": i % 5, "time": i} for i in range(50)]
+    settings = {"data.label": "y", "data.client": "client", "data.time": "time"}
+    overrides = [f"{name}={value}" for name, value in settings.items()]
+
+    def start(**options):
+        lines = ["x,y,client,time", *(",".join(map(str, each.values())) for each in rows)]
+        (tmp_path / "a.csv").write_text("\n".join(lines))
+        plan = make_plan("fedavg", str(tmp_path / "a.csv"), rounds=3, overrides=overrides)
+        run_plan(plan, out=tmp_path / "run", **options)
+
+    with pytest.raises(Interruption):
+        start(watch=interrupt_after(2))
+    rows[row] |= {column: {"x": -1.0, "y": 1 - row % 2, "client": 3}[column]}
+    with pytest.raises(RunError, match=r"started with other data: the contents of .*a\.csv"):
+        start(resume=True)
 
 
 def test_files_and_lines_of_an_interrupted_round_are_removed(tmp_path):

@@ -55,7 +55,8 @@ def _read_parquet(file: Path) -> pa.Table:
             for i in range(meta.num_row_groups)
             for j in range(meta.num_columns)
         ]
-        widths = {column.path: max(8, column.length) for column in meta.schema}
+        columns = [meta.schema.column(j) for j in range(meta.num_columns)]
+        widths = {column.path: max(8, column.length or 0) for column in columns}
         values = sum(chunk.num_values * widths[chunk.path_in_schema] for chunk in chunks)
         check_memory(max(values, stored), str(file), FEWER_ROWS)
         check_memory(_count_text_bytes(file, chunks), f"{file}: the text", SHORT_TEXTS)

@@ -46,14 +46,13 @@ def make_source(dataset: Dataset) -> InMemory:
     return InMemory(dataset.name, len(dataset.y), compute_checksum(dataset), dataset)
 
 
-def compute_checksum(dataset: Dataset) -> int:
+def compute_checksum(dataset: Dataset, start: int = 0) -> int:
     """Return a checksum of the samples, targets, clients and times of a data set.
 
-    Memory-mapped samples are not read as a whole.
+    It continues another checksum (`start`). Memory-mapped samples are not read as a whole.
     """
-    arrays = (dataset.x, dataset.y, dataset.x_test, dataset.y_test, dataset.client, dataset.time)
-    checksum = 0
-    for array in arrays:
+    training = (dataset.x, dataset.y, dataset.client, dataset.time)
+    for array in (*training, dataset.x_test, dataset.y_test, dataset.client_test):
         if array is not None:
-            checksum = checksum_array(array, checksum)
-    return checksum
+            start = checksum_array(array, start)
+    return start

@@ -20,7 +20,7 @@ from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32, Rejection
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data, warn_about_data
-from thalweg.data.mapped import checksum_array
+from thalweg.data.in_memory import compute_checksum
 from thalweg.data.row_hashes import hash_training_rows
 from thalweg.engine.builders import (
     apply_views,
@@ -409,10 +409,10 @@ def _write_results(folder: RunFolder, result: Result, no_effect: Mapping[str, st
 
 
 def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:
-    """Return a checksum of the training data, the sessions and the views of a run.
+    """Return a checksum of the training and test rows, the sessions and the views of a run.
 
-    It is used to detect that a run is resumed with others. Memory-mapped samples are not read as a
-    whole.
+    It is used to detect that a run is resumed with others. A row includes its client and its time.
+    Memory-mapped samples are not read as a whole.
     """
     start = 0 if client_pool.timetable is None else client_pool.timetable.checksum
     if isinstance(client_pool.world, HasViews):
@@ -421,5 +421,4 @@ def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:
             start = zlib.crc32(
                 client_pool.world.views_at(rnd).tobytes(), zlib.crc32(b"%d" % rnd, start)
             )
-    start = zlib.crc32(data.y.tobytes(), start)
-    return checksum_array(data.x, start)
+    return compute_checksum(data, start)
