@@ -98,8 +98,12 @@ def test_new_folders_are_private_and_others_are_not_changed(tmp_path: Path) -> N
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_missing_file_can_be_removed(tmp_path: Path) -> None:
-    remove_file(tmp_path / "a")
+def test_only_the_named_file_is_removed_and_a_missing_one_is_no_error(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_file(tmp_path / name, b"content")
+    for _ in range(2):
+        remove_file(tmp_path / "a")
+        assert os.listdir(tmp_path) == ["b"]
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"3", b"{}", b"\xff", b"[" * 100_000])

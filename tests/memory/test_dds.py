@@ -146,7 +146,9 @@ def test_invalid_parameters_are_rejected_at_construction(bad: dict[str, Any]) ->
 
 
 def test_parameters_at_the_ends_of_their_ranges_are_accepted() -> None:
-    Dds(budget=1.0, slope=0.0, offset=-1.0, ticks=1)
+    # The scores are (1/3 - 1) / (1 + probability) < 0, but a budget of 1 renews every sample.
+    policy = Dds(budget=1.0, slope=0.0, offset=-1.0, ticks=1)
+    assert ratios(policy, some_outlook()).tolist() == [1, 1, 1]
 
 
 def test_dds_declares_that_it_uses_the_forecast() -> None:
