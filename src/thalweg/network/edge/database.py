@@ -13,6 +13,7 @@ from typing import IO
 from zlib import crc32
 
 from thalweg.core.errors import RunError
+from thalweg.core.files import sync_folder
 
 try:
     import fcntl
@@ -90,20 +91,11 @@ def open_database(file: Path, identity: str) -> sqlite3.Connection:
             db.execute("PRAGMA secure_delete = ON")  # overwrites deleted content with zeros
             if db.execute("PRAGMA user_version").fetchone() == (0,):
                 _create_tables(db, identity)
-                sync(file.parent)
+                sync_folder(file.parent)
         except BaseException:
             db.close()
             raise
     return db
-
-
-def sync(folder: Path) -> None:
-    """Flush directory entries to disk, so that new files survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _check_database(db: sqlite3.Connection, file: Path) -> None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thalweg.core.errors import RunError
+from thalweg.core.files import sync_folder
 from thalweg.federation import SurveyRequest, TrainRequest
-from thalweg.network.edge.database import sync
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import Request
 from thalweg.recipes.base import Recipe
@@ -50,7 +50,7 @@ class PrivacyLedger:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
             with self._open() as db:
                 self._prepare(db)
-            sync(file.parent)
+            sync_folder(file.parent)
 
     def read_cost(self) -> PrivacyCost:
         """Return what has been disclosed so far."""

@@ -12,8 +12,9 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.files import sync_folder
 from thalweg.core.types import Ints
-from thalweg.network.edge.database import damaged_folder_error, sync, translate_errors
+from thalweg.network.edge.database import damaged_folder_error, translate_errors
 
 
 class Slots:
@@ -34,7 +35,7 @@ class Slots:
             self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _allocate(self._file, num * self._bytes)
-                sync(self._folder)
+                sync_folder(self._folder)
                 # Read-only mapping: writing to a mapped file on a failing disk would kill the
                 # process.
                 self.x: npt.NDArray[Any] = np.memmap(file, dtype, "r", shape=(num, *shape))
