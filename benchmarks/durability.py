@@ -10,7 +10,6 @@ the same states, in turn. Run it as
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from thalweg.core.files import NO_SYNC
+from thalweg.core import files
+from thalweg.core.files import System
 from thalweg.engine import run_folder
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
@@ -45,8 +45,7 @@ class Measured(RunFolder):
 
     def commit(self, *round_: Any) -> None:
         for name, other in zip(NAMES, self.others, strict=True):
-            variables = {} if name == "synchronised" else {NO_SYNC: "1"}
-            with mock.patch.dict(os.environ, variables):
+            with mock.patch.object(files, "system", System(name == "synchronised")):
                 if name == "no manifest":
                     with mock.patch.object(run_folder, "write_manifest"):
                         self.times[name].append(_measure(other, round_))

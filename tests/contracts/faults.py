@@ -22,7 +22,8 @@ class Killed(BaseException):
 class FaultySystem(System):
     """Counts the system calls. Subclasses inject a fault at the call with the number `at`."""
 
-    def __init__(self, at: int = -1) -> None:
+    def __init__(self, at: int = -1, is_syncing: bool = True) -> None:
+        super().__init__(is_syncing)
         self.at, self.calls, self.is_dead = at, 0, False
 
     def open(self, path: Path, flags: int) -> int:
@@ -220,5 +221,4 @@ def using(system: System) -> Iterator[None]:
     """Make all changes of files through another system."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "system", system)
-        patch.setenv(files.NO_SYNC, "0")
         yield

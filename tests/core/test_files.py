@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,8 @@ from thalweg.core.files import (
 class RecordingSystem(FaultySystem):
     """Records the names of the calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, is_syncing: bool = True) -> None:
+        super().__init__(is_syncing=is_syncing)
         self.names: list[str] = []
 
     def _count(self, call: str, *more: object) -> None:
@@ -44,16 +46,25 @@ def test_a_file_is_written_synchronised_and_then_renamed(tmp_path: Path) -> None
     assert (tmp_path / "a").read_bytes() == b"one"
 
 
-def test_synchronisation_can_be_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    system = RecordingSystem()
+def test_synchronisation_can_be_disabled(tmp_path: Path) -> None:
+    system = RecordingSystem(is_syncing=False)
     with using(system):
-        monkeypatch.setenv(files.NO_SYNC, "1")
         write_file(tmp_path / "a", b"one")
         append_file(tmp_path / "a", b"two")
         cut_file(tmp_path / "a", 4)
         sync_folder(tmp_path)
     assert "sync" not in system.names
     assert (tmp_path / "a").read_bytes() == b"onet"
+
+
+@pytest.mark.parametrize(("value", "expected"), [("", True), ("0", True), ("1", False)])
+def test_the_environment_variable_is_read_at_import(value: str, expected: bool) -> None:
+    code = "from thalweg.core import files; print(files.system.is_syncing)"
+    variables = {**os.environ, files.NO_SYNC: value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(expected)
 
 
 def test_digest_of_a_file_and_of_its_beginning(tmp_path: Path) -> None:

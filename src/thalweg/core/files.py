@@ -21,7 +21,7 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 UNFINISHED = ".part"  # suffix of temporary names
 CHUNK = 1 << 20  # bytes read at a time
-NO_SYNC = "THALWEG_NO_SYNC"  # environment variable
+NO_SYNC = "THALWEG_NO_SYNC"  # environment variable; 1: files are not synchronised
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
@@ -33,7 +33,10 @@ class Digest(NamedTuple):
 
 
 class System:
-    """The system calls that change files."""
+    """The system calls that change files; without `is_syncing`, `sync` is not called."""
+
+    def __init__(self, is_syncing: bool = True) -> None:
+        self.is_syncing = is_syncing
 
     def open(self, path: Path, flags: int) -> int:
         return os.open(path, flags | BINARY, FILE_MODE)
@@ -57,12 +60,7 @@ class System:
         path.mkdir(FOLDER_MODE, exist_ok=True)
 
 
-system = System()
-
-
-def is_syncing() -> bool:
-    """Return whether files are synchronised with the disk: unless THALWEG_NO_SYNC=1 is set."""
-    return os.environ.get(NO_SYNC, "0") in ("", "0")
+system = System(is_syncing=os.environ.get(NO_SYNC, "0") in ("", "0"))
 
 
 def write_file(path: Path, payload: bytes) -> Digest:
@@ -96,7 +94,7 @@ def cut_file(path: Path, size: int) -> None:
         file = system.open(path, os.O_WRONLY)
         with _closing(file):
             system.truncate(file, size)
-            if is_syncing():
+            if system.is_syncing:
                 system.sync(file)
 
 
@@ -115,7 +113,7 @@ def make_folder(path: Path) -> None:
 
 def sync_folder(path: Path) -> None:
     """Make the names of new, renamed and removed files of a folder durable."""
-    if not is_syncing() or os.name == "nt":  # Windows cannot open folders
+    if not system.is_syncing or os.name == "nt":  # Windows cannot open folders
         return
     file = os.open(path, os.O_RDONLY)
     with _closing(file):
@@ -168,7 +166,7 @@ def _write_all(file: int, payload: bytes) -> None:
     left = memoryview(payload)
     while left:
         left = left[system.write(file, left) :]
-    if is_syncing():
+    if system.is_syncing:
         system.sync(file)
 
 
