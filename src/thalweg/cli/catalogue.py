@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,10 +23,11 @@ from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.docstrings import convert_inline, format_docstring
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownComponent, UnknownName
+from thalweg.core.registry import NoImports, NotRegistered
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
-from thalweg.engine.plan import plan_to_toml, read_any_plan
+from thalweg.engine.plan import any_plan_from_dict, plan_to_toml, read_plain_plan
 from thalweg.forecast import FORECASTS
 from thalweg.local import (
     DECAYS,
@@ -118,12 +120,24 @@ def _list_choices(table: Mapping[str, Any]) -> Table:
     return rows
 
 
+def _show_plan(console: Console, path: Path) -> None:
+    """Show the plan of a run folder. Code that it names is not imported."""
+    plain, where = read_plain_plan(path)
+    try:
+        plan = any_plan_from_dict(plain, NoImports())
+    except NotRegistered as error:
+        console.print(f"{where} without a summary: {error}\n", highlight=False, markup=False)
+        text = tomli_w.dumps(plain)
+    else:
+        console.print(plan_tree(plan, None))
+        text = "\n" + plan_to_toml(plan)
+    console.print(text, highlight=False, markup=False)
+
+
 def show_command(name: str) -> None:
     console = Console()
     if Path(name).is_dir() or name.endswith(".toml"):
-        plan = read_any_plan(Path(name))
-        console.print(plan_tree(plan, None))
-        console.print("\n" + plan_to_toml(plan), highlight=False, markup=False)
+        _show_plan(console, Path(name))
         return
     if name in RECIPES:
         _show_whole(console, name, RECIPES[name])

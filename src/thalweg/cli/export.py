@@ -6,14 +6,14 @@ from pathlib import Path
 
 import typer
 
-from thalweg.engine.result import load
+from thalweg.cli.predict import load_run
 
 
 def export_command(run_folder: Path, *, to: Path, client: str | None) -> None:
     """Export the model of a run."""
     from thalweg.engine.export import export_model
 
-    result = load(run_folder)
+    result = load_run(run_folder)
     expected = export_model(result, to, client)
     typer.echo(f"{to}\ninput           {expected}")
     rules = result.preprocessing

@@ -7,11 +7,13 @@ from pathlib import Path
 from rich.console import Console
 
 from thalweg.analysis.oracle_gap import oracle_gap
+from thalweg.cli.code_files import print_code_files
 from thalweg.cli.progress import print_json
 
 
 def gap_command(run: Path, *, as_json: bool, data_dir: Path | None) -> None:
     """Print the oracle gap of a run."""
+    print_code_files(run)
     gap = oracle_gap(run, data_dir=data_dir)
     budgets = gap.effective_budgets
     spent = {

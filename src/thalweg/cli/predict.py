@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from thalweg.cli.code_files import print_code_files
 from thalweg.cli.messages import print_message
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.core.remedies import format_setting
@@ -40,7 +41,7 @@ def predict_command(
     """Predict the rows of a file and write the predictions in the same order."""
     if out.suffix.lower() not in TABLES:
         raise ConfigError(f"--out {out}: expected a name that ends with .csv or .parquet.")
-    result = load(run_folder)
+    result = load_run(run_folder)
     given = read_rows_to_predict(data, result.preprocessing)
     owner: Any = client
     if client is None and result.has_client_models:
@@ -59,6 +60,13 @@ def predict_command(
             f"{known} of {len(predicted)} rows have the features of a training row, so that they "
             "do\nnot measure the accuracy on new rows"
         )
+
+
+def load_run(folder: Path) -> Result:
+    """Load a finished run; print before that which code of the user it imports."""
+    if (folder / "plan.toml").is_file():
+        print_code_files(folder)
+    return load(folder)
 
 
 def describe_common_model(result: Result, data: Path) -> str:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from thalweg.cli.arguments import require_scenario
+from thalweg.cli.code_files import print_code_files
 from thalweg.cli.messages import print_message
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
@@ -121,6 +122,7 @@ def plan_from_options(
                 "Edit a copy of its plan.toml, or use the name of a recipe."
             )
         command = format_command([verb, recipe], data_dir=data_dir if verb == "run" else None)
+        print_code_files(Path(recipe))
         return read_any_plan(Path(recipe)), None, command
     on = require_scenario(on)
     check_used_by([find_method(recipe)], parse_overrides(sets))
@@ -180,6 +182,7 @@ def print_summary(
         is_time_ordered=is_time_ordered,
         requested=plan.scenario.headline,
     )
+    lines += idle_lines(metrics)
     own, repeats_rows = plan.scenario.own_metrics, plan.scenario.repeats_rows
     lines += metric_lines(metrics, list(own.values()), headline, repeats_rows=repeats_rows)
     lines += simple_lines(metrics, own.get(headline) or get_metric(headline), simple_scores)
@@ -190,6 +193,27 @@ def print_summary(
     lines += [_line(label, line) for label, line in drift_lines(metrics)]
     lines += [_line("results", f"{out}/"), _line("repeat", command)]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+
+def idle_lines(metrics: Sequence[MetricsRow]) -> list[str]:
+    """A warning if no client has trained; `cohort` counts those whose updates were used.
+
+    >>> idle_lines([{"cohort": 0, "too_few": 1}, {"cohort": 0}])[0]
+    'warning         no round has changed the model: of 2 rounds, 1 had too few clients for a sum,'
+    >>> idle_lines([{"cohort": 0}, {"cohort": 1}]) + idle_lines([{"accuracy": 0.5}])
+    []
+    """
+    if not metrics or any(row.get("cohort", 1) for row in metrics):
+        return []
+    too_few = sum(row.get("too_few", 0) for row in metrics)
+    return [
+        _line(
+            "warning",
+            f"no round has changed the model: of {len(metrics)} rounds, {too_few} had too few "
+            "clients for a sum,",
+        ),
+        _line("", "the others had no available clients or no valid updates"),
+    ]
 
 
 def metric_lines(

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from thalweg.analysis.stream_numbers import StreamNumbers, stream_numbers
+from thalweg.cli.code_files import print_code_files
 from thalweg.cli.progress import print_json
 
 
@@ -16,6 +17,7 @@ def variability_command(
     run: Path, *, rounds: int | None, as_json: bool, data_dir: Path | None
 ) -> None:
     """Print the effective number of samples and the gradient variability of a run."""
+    print_code_files(run)
     numbers = _measure_with_progress(run, rounds, data_dir)
     if as_json:
         print_json({"folder": str(run), **asdict(numbers)})

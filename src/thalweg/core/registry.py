@@ -47,9 +47,13 @@ def local_path(**kwargs: Any) -> Any:
     return _declare("path", **kwargs)
 
 
-def local_object(**kwargs: Any) -> Any:
-    """Declare a field with the path of a class or function, such as ``file.py:Net``."""
-    return _declare("object", **kwargs)
+def local_object(*, is_lazy: bool = False, **kwargs: Any) -> Any:
+    """Declare a field with the path of a class or function, such as ``file.py:Net``.
+
+    `is_lazy`: it is imported when it is used, not when the component is created.
+    """
+    metadata = {**kwargs.pop("metadata", {}), "is_lazy": is_lazy}
+    return _declare("object", metadata=metadata, **kwargs)
 
 
 def registered_name(list_names: Callable[[], Iterable[str]], **kwargs: Any) -> Any:
@@ -168,6 +172,22 @@ class Registry:
                 f"{where}={value}: whole numbers in a plan from another machine are at most "
                 f"{self.max_number}."
             )
+
+
+class NoImports(Registry):
+    """For views of a plan: all values are accepted that can be read without an import."""
+
+    def find_path(self, text: str, where: str) -> str:
+        raise NotRegistered(f"{where}={text!r} is code, which is not imported for a view.")
+
+    def convert_text(self, field: dataclasses.Field[Any], value: Any, where: str) -> Any:
+        can_name_code = field.metadata.get("meaning") in ("object", "name")
+        if can_name_code and ":" in str(value) and not field.metadata.get("is_lazy"):
+            self.find_path(str(value), where)
+        return value
+
+    def check_numbers(self, value: Any, where: str) -> None:
+        pass
 
 
 def _is_plain_option(value: Any) -> bool:

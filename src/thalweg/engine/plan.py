@@ -21,6 +21,7 @@ from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settin
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.registry import Registry
 from thalweg.core.remedies import format_setting
+from thalweg.engine.code_files import check_code_files
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
@@ -398,7 +399,7 @@ def plan_from_toml(text: str, where: str) -> Plan:
     The plan may import files that it names. Read the plan of another machine with
     `plan_from_dict`.
     """
-    return plan_from_dict(_parse_toml(text, where), where, None)
+    return plan_from_dict(parse_plan(text, where), where, None)
 
 
 def plan_from_dict(plain: Mapping[str, Any], where: str, registry: Registry | None) -> Plan:
@@ -415,21 +416,40 @@ def plan_from_dict(plain: Mapping[str, Any], where: str, registry: Registry | No
 
 def any_plan_from_toml(text: str, where: str) -> AnyPlan:
     """Return a plan from the text of a TOML file; `where` names it in errors."""
-    plain = _parse_toml(text, where)
-    return from_dict(BaselinePlan, plain) if "baseline" in plain else from_dict(Plan, plain)
+    return any_plan_from_dict(parse_plan(text, where))
+
+
+def any_plan_from_dict(plain: Mapping[str, Any], registry: Registry | None = None) -> AnyPlan:
+    """Return a plan from plain values; with a registry as in `plan_from_dict`."""
+    cls: type[AnyPlan] = BaselinePlan if "baseline" in plain else Plan
+    return from_dict(cls, plain, registry=registry)
 
 
 def read_plan(path: Path) -> Plan:
-    """Read the plan of a recipe from a run folder or a plan.toml."""
-    return plan_from_toml(*_read_text(path))
+    """Read the plan of a recipe from a run folder or a plan.toml.
+
+    Code that it names is imported; `ConfigError` if other users could have changed it.
+    """
+    plain, where = read_plain_plan(path)
+    check_code_files(plain, path)
+    return plan_from_dict(plain, where, None)
 
 
 def read_any_plan(path: Path) -> AnyPlan:
-    """Read a plan from a run folder or a plan.toml."""
-    return any_plan_from_toml(*_read_text(path))
+    """Read a plan from a run folder or a plan.toml, as `read_plan` does."""
+    plain, _ = read_plain_plan(path)
+    check_code_files(plain, path)
+    return any_plan_from_dict(plain)
 
 
-def _parse_toml(text: str, where: str) -> dict[str, Any]:
+def read_plain_plan(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the values of a plan without importing anything, and the name of its file."""
+    text, where = _read_text(path)
+    return parse_plan(text, where), where
+
+
+def parse_plan(text: str, where: str) -> dict[str, Any]:
+    """Return the values of a plan from the text of a TOML file, without importing anything."""
     _check_size(len(text), where)
     try:
         return tomllib.loads(text)

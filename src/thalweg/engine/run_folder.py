@@ -43,6 +43,7 @@ from thalweg.core.remedies import format_setting
 from thalweg.core.trees import Tree, read_tree, write_tree
 from thalweg.core.types import Rejection
 from thalweg.engine.blobs import Blobs
+from thalweg.engine.code_files import check_code_files
 from thalweg.engine.manifest import (
     CHECKPOINT,
     Manifest,
@@ -56,8 +57,9 @@ from thalweg.engine.manifest import (
 )
 from thalweg.engine.plan import (
     AnyPlan,
-    any_plan_from_toml,
+    any_plan_from_dict,
     flatten_plan,
+    parse_plan,
     plan_differences,
     plan_to_toml,
 )
@@ -267,7 +269,9 @@ class RunFolder:
                 f"({format_setting('resume', True)}), or choose another folder "
                 f"({format_setting('out')})."
             )
-        old = any_plan_from_toml(read_text(self.path / PLAN), str(self.path / PLAN))
+        plain = parse_plan(read_text(self.path / PLAN), str(self.path / PLAN))
+        check_code_files(plain, self.path)
+        old = any_plan_from_dict(plain)
         if changes := plan_differences(old, plan):
             raise RunError(
                 f"{self.path} contains a run with another configuration, so it cannot be resumed "

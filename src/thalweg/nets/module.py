@@ -45,7 +45,7 @@ class Module:
     [('weight', 12), ('bias', 3)]
     """
 
-    path: str = local_object(default="")
+    path: str = local_object(default="", is_lazy=True)
     """``file.py:Net`` or ``package.module:Net``."""
     options: dict[str, Any] = plain_options(default_factory=dict, hash=False)
     """Keyword arguments for the class or function."""

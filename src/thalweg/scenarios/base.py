@@ -65,7 +65,9 @@ class Scenario:
 
     None: cross_entropy for classes, mse for numbers.
     """
-    metrics: tuple[str, ...] = local_object(default=(), metadata={"expand": name_metrics})
+    metrics: tuple[str, ...] = local_object(
+        default=(), is_lazy=True, metadata={"expand": name_metrics}
+    )
     """Further metrics on the test set: accuracy, balanced_accuracy, f1, auroc, log_loss, mae, rmse,
     r2, or functions of targets and predictions (file.py:function, followed by :higher or :lower,
     the better direction).

@@ -1,0 +1,15 @@
+"""Tell the user which code of a run folder is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from thalweg.cli.messages import print_message
+from thalweg.engine.code_files import list_code_files
+from thalweg.engine.plan import read_plain_plan
+
+
+def print_code_files(folder: Path) -> None:
+    """Print which Python files a run folder or plan names, before they are imported."""
+    for file in list_code_files(read_plain_plan(folder)[0]):
+        print_message(f"note: {folder} imports {file}")
