@@ -287,6 +287,10 @@ def test_more_samples_may_be_tested_than_a_memory_holds() -> None:
         )
 
 
+def rng_of(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
 def bound_losses(*losses: float, **limits: Any) -> list[float]:
     responses = [make_response(losses=np.array([loss])) for loss in losses]
     bounded, _ = bound_train_reports(responses, Limits(**limits))
@@ -302,8 +306,57 @@ def test_implausible_losses_are_replaced_by_the_median() -> None:
     assert bound_losses(0.01, 0.01, 0.01, 10.1)[3] == 0.01
     assert bound_losses(0.01, 0.01, 0.01, 40.0, num_classes=100)[3] == 40.0, "log(100) is 4.6"
     assert bound_losses(0.01, 0.01, 0.01, 47.0, num_classes=100)[3] == 0.01
-    assert bound_losses(1.0, 1e9) == [1.0, 1e9], "two clients have no usual value"
+    assert bound_losses(1e9) == [1e9], "a single client has no usual value"
     assert bound_losses(1.0, 1.0, 1e9, report_factor=None)[2] == 1e9
+
+
+def test_of_two_losses_the_implausible_one_is_replaced_by_the_other() -> None:
+    assert bound_losses(1.0, 1e9) == [1.0, 1.0]
+    assert bound_losses(2.0, 20.0) == [2.0, 20.0], "10 times the smaller one"
+    assert bound_losses(2.0, 20.5) == [2.0, 2.0]
+    # A client with a very small loss changes only losses of the other one that exceed the floor.
+    assert bound_losses(1e-9, 9.9) == [1e-9, 9.9]
+    assert bound_losses(float("nan"), 1e9)[1] == 1e9, "the first client has not trained"
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_squared_errors_of_honest_regression_clients_are_not_changed(scale: float) -> None:
+    """Targets of one client are ten times as large as those of the others, in any unit."""
+    losses = [scale**2 * each for each in (0.9, 1.0, 1.1, 100.0)]
+    assert bound_losses(*losses, num_classes=1) == losses
+    assert bound_losses(losses[0], 90 * losses[0], num_classes=1)[1] == 90 * losses[0]
+    assert bound_losses(*losses, 1e9 * scale**2 + 1e3, num_classes=1)[:4] == losses
+    assert bound_losses(*losses, 1e9 * scale**2 + 1e3, num_classes=1)[4] == losses[2]
+    assert bound_losses(1.0, 1.0, 1.0, 99.0, num_classes=10)[3] == 1.0, "not for classes"
+
+
+def test_honest_client_with_many_samples_keeps_most_of_its_count() -> None:
+    responses = [make_response(num_samples=number) for number in (20, 25, 30, 4000)]
+    bounded, changed = bound_train_reports(responses, Limits(count_factor=10.0))
+    assert [each.num_samples for each in bounded] == [20, 25, 30, 275], "10 times the median 27.5"
+    reason = "num_samples was 4000 and is reduced to 275, 10 times the median"
+    assert changed == {3: f"TrainResponse: {reason}."}
+    two, changed = bound_train_reports(responses[2:], Limits(count_factor=10.0))
+    assert ([each.num_samples for each in two], changed) == ([30, 4000], {})
+
+
+@pytest.mark.parametrize("form", ["pow-d", "rpow-d"])
+def test_one_of_two_clients_with_a_lying_loss_is_not_always_selected(form: Any) -> None:
+    rule, rng, wins = PowerOfChoice(participation=0.5, candidates=2, form=form), rng_of(0), 0
+    for _ in range(200):
+        losses = [float(rng.uniform(0.5, 2.0)), 1e9]
+        name = "loss" if form == "rpow-d" else "candidate_loss"
+        if form == "rpow-d":
+            bounded = [np.array([each]) for each in bound_losses(*losses, num_classes=10)]
+        else:
+            values = [{name: np.array([loss])} for loss in losses]
+            surveyed, _ = bound_survey_values(values, rule, Limits(num_classes=10))
+            bounded = [each[name] for each in surveyed]
+        known = {name: np.stack(bounded), "num_samples": np.full((2, 1), 10.0)}
+        clients = np.arange(2)
+        roster = Roster(0, clients, np.ones(2), np.zeros(2, int), known, surveyed=clients)
+        wins += 1 in rule.choose(roster, rng)
+    assert 60 < wins < 140, "the losses are equal, so that each is chosen in half of the rounds"
 
 
 def test_losses_without_a_step_stay_missing() -> None:
@@ -311,7 +364,7 @@ def test_losses_without_a_step_stay_missing() -> None:
     assert bound_losses(1.0, 1.0, float("nan"), 1.0, 1e9)[4] == 1.0
 
 
-def test_implausible_counts_errors_and_reports_are_replaced_by_the_median() -> None:
+def test_implausible_errors_and_reports_are_replaced_and_counts_are_reduced() -> None:
     ones = np.ones(1, dtype=np.int64)
     honest = make_response(
         num_samples=20,
@@ -331,9 +384,9 @@ def test_implausible_counts_errors_and_reports_are_replaced_by_the_median() -> N
     (*_, bounded), changed = bound_train_reports([honest, honest, honest, liar], limits)
     assert list(changed) == [3]
     assert changed[3].startswith("TrainResponse: the mean absolute error was 1e+09 and is replaced")
-    assert (bounded.num_samples, bounded.num_tested[0], bounded.num_correct[0]) == (20, 8, 4)
+    assert (bounded.num_samples, bounded.num_tested[0], bounded.num_correct[0]) == (200, 80, 40)
     assert bounded.error_sums is not None
-    assert bounded.error_sums.tolist() == [16.0]
+    assert bounded.error_sums.tolist() == [160.0], "a mean error of 2"
     assert bounded.reports["total_weight"].tolist() == [20.0]
     unlimited, _ = bound_train_reports([honest, honest, honest, liar], Limits())
     assert unlimited[3].num_samples == 9_000_000, "counts only with count_factor"

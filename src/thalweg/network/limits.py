@@ -46,14 +46,17 @@ class Limits:
     """Absolute value of any other number: losses, mean errors, reports, survey responses."""
     report_factor: float | None = 10.0
     """Losses, mean errors, reports and surveyed losses, as a multiple of the median of the clients
-    that respond, or of a floor if the median is below it; larger values are replaced by the median.
-    Uploaded vectors of the objective and the memory are shortened to this multiple of the median
-    norm. The floor is 1, or the loss of a guess, log(num_classes), if that is larger. None: no
-    limit."""
+    that respond, or of a floor if the median is below it; larger values are replaced by the median,
+    with two clients by the smaller value. In a regression losses may be the square of this multiple
+    of the median, because they may be squared errors. Uploaded vectors of the objective and the
+    memory are shortened to this multiple of the median norm. The floor is 1, or the loss of a
+    guess, log(num_classes), if that is larger. None: no limit."""
     count_factor: float | None = None
-    """The same for the numbers of samples and tested samples, with the floor 1."""
+    """Numbers of samples and tested samples, as a multiple of the median of at least three clients;
+    larger ones are reduced to it. None: no limit."""
     num_classes: int | None = None
-    """Length of vectors with one number per class; None: the length that most clients send."""
+    """Length of vectors with one number per class; 1 in a regression; None: the length that most
+    clients send."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -182,26 +185,33 @@ def find_oversized_updates(responses: Sequence[TrainResponse], limits: Limits) -
 def bound_train_reports(
     responses: Sequence[TrainResponse], limits: Limits
 ) -> tuple[list[TrainResponse], dict[int, str]]:
-    """Replace implausible losses, errors, reports and counts by the median of all clients.
+    """Replace implausible losses, errors and reports by the median of all clients.
 
-    Uploaded vectors are shortened instead. Return the responses, and the reasons by the indices
-    of changed responses. With fewer than three clients there is no usual value, and nothing is
-    replaced.
+    Of two clients, the larger value is replaced by the smaller one. Counts and uploaded vectors are
+    reduced to the largest plausible size instead, if there are at least three clients: the sizes of
+    honest clients differ much. A single response is not changed. Return the responses, and the
+    reasons by the indices of changed responses.
     """
     changed: dict[int, str] = {}
     results = list(responses)
 
     def bound(name: str, values: list[Floats], factor: float | None, floor: float) -> list[Floats]:
         bounded, found = _replace_implausible(values, factor, floor)
-        for index, (value, median) in found.items():
-            changed[index] = _describe_replacement("TrainResponse", name, value, median)
+        for index, change in found.items():
+            changed[index] = f"TrainResponse: {name} {change}."
+        return bounded
+
+    def bound_counts(name: str, values: list[Floats]) -> list[Floats]:
+        bounded, found = _reduce_counts(values, limits.count_factor)
+        for index, change in found.items():
+            changed[index] = f"TrainResponse: {name} {change}."
         return bounded
 
     def column(name: str) -> list[Floats]:
         return [np.asarray(getattr(each, name), dtype=np.float64) for each in results]
 
     floor = _loss_floor(limits)
-    losses = bound("losses", column("losses"), limits.report_factor, floor)
+    losses = bound("losses", column("losses"), _loss_factor(limits), floor)
     results = [replace(each, losses=new) for each, new in zip(results, losses, strict=True)]
     for name in results[0].reports if results else ():
         values = [each.reports[name] for each in results]
@@ -212,11 +222,11 @@ def bound_train_reports(
         ]
     results = _clip_uploads(results, limits.report_factor, changed)
     samples = [np.array([each.num_samples], dtype=np.float64) for each in results]
-    samples = bound("num_samples", samples, limits.count_factor, 1.0)
+    samples = bound_counts("num_samples", samples)
     results = [
         replace(each, num_samples=int(new[0])) for each, new in zip(results, samples, strict=True)
     ]
-    tested = bound("num_tested", column("num_tested"), limits.count_factor, 1.0)
+    tested = bound_counts("num_tested", column("num_tested"))
     results = [_scale_tested(each, new) for each, new in zip(results, tested, strict=True)]
     if all(each.error_sums is not None for each in results):
         counts = [np.maximum(each.num_tested, 1) for each in results]
@@ -234,7 +244,7 @@ def bound_train_reports(
 def bound_survey_values(
     values: Sequence[Mapping[str, Floats]], policy: object, limits: Limits
 ) -> tuple[list[Mapping[str, Floats]], dict[int, str]]:
-    """Replace implausible survey values by the median of all clients, number by number.
+    """Replace implausible survey values as in `bound_train_reports`, number by number.
 
     This concerns the values whose names the policy declares in `bounded_values`: losses and similar
     magnitudes. The vectors of a name have one length. Return the values, and the reasons by the
@@ -245,13 +255,13 @@ def bound_survey_values(
         rows = [index for index, each in enumerate(values) if name in each]
         for position in range(len(results[rows[0]][name]) if rows else 0):
             column = [np.asarray(results[row][name][position : position + 1]) for row in rows]
-            bounded, found = _replace_implausible(column, limits.report_factor, _loss_floor(limits))
-            for index, (value, median) in found.items():
+            bounded, found = _replace_implausible(column, _loss_factor(limits), _loss_floor(limits))
+            for index, change in found.items():
                 row = rows[index]
                 vector = np.array(results[row][name], dtype=np.float64)
                 vector[position] = bounded[index][0]
                 results[row][name] = vector
-                changed[row] = _describe_replacement("SurveyResponse", name, value, median)
+                changed[row] = f"SurveyResponse: {name} {change}."
     return list(results), changed
 
 
@@ -285,34 +295,61 @@ def _clip_uploads(
 
 def _replace_implausible(
     values: list[Floats], factor: float | None, floor: float
-) -> tuple[list[Floats], dict[int, tuple[float, float]]]:
-    """Replace values above `factor` times the larger of their median and the floor by the median.
+) -> tuple[list[Floats], dict[int, str]]:
+    """Replace values above `factor` times the larger of a usual value and the floor by the former.
 
-    The median is that of the positive values of all clients. Return the values, and by the index of
-    each changed client the largest value and the median.
+    The usual value is the median of the positive values of all clients; of two clients, the
+    smaller median. Return the values, and by the index of each changed client what was changed.
 
     >>> values = [np.array([each]) for each in (0.5, 1.0, 2.0, 1e9)]
     >>> [float(each[0]) for each in _replace_implausible(values, 10.0, 1.0)[0]]
     [0.5, 1.0, 2.0, 1.5]
+    >>> _replace_implausible(values[2:], 10.0, 1.0)[1]
+    {1: 'was 1e+09 and is replaced by 2, that of the other client'}
     """
     sizes = [np.abs(np.nan_to_num(each, nan=0.0)) for each in values]
-    positive = [size for each in sizes for size in each.tolist() if size > 0]
-    num_clients = sum(bool(each.any()) for each in sizes)
-    if factor is None or num_clients < 3:
+    positive = [size[size > 0] for size in sizes if (size > 0).any()]
+    if factor is None or len(positive) < 2:
         return values, {}
-    median = float(np.median(positive))
+    if len(positive) == 2:
+        usual = min(float(np.median(each)) for each in positive)
+        source = f"{usual:.3g}, that of the other client"
+    else:
+        usual = float(np.median(np.concatenate(positive)))
+        source = f"the median {usual:.3g}"
+    bound = factor * max(usual, floor)
     found = {
-        index: (float(each.max()), median)
+        index: f"was {each.max():.3g} and is replaced by {source}"
         for index, each in enumerate(sizes)
-        if each.max(initial=0.0) > factor * max(median, floor)
+        if each.max(initial=0.0) > bound
     }
     bounded = [
-        np.where(size > factor * max(median, floor), np.sign(each) * median, each)
-        if index in found
-        else each
+        np.where(size > bound, np.sign(each) * usual, each) if index in found else each
         for index, (each, size) in enumerate(zip(values, sizes, strict=True))
     ]
     return bounded, found
+
+
+def _reduce_counts(
+    counts: list[Floats], factor: float | None
+) -> tuple[list[Floats], dict[int, str]]:
+    """Reduce counts above `factor` times the median of the positive ones of at least three clients.
+
+    >>> counts = [np.array([each]) for each in (20.0, 25.0, 30.0, 4000.0)]
+    >>> [float(each[0]) for each in _reduce_counts(counts, 10.0)[0]]
+    [20.0, 25.0, 30.0, 275.0]
+    """
+    positive = [each[each > 0] for each in counts if (each > 0).any()]
+    if factor is None or len(positive) < 3:
+        return counts, {}
+    median = float(np.median(np.concatenate(positive)))
+    bound = np.floor(factor * median)
+    found = {
+        index: f"was {each.max():.0f} and is reduced to {bound:.0f}, {factor:g} times the median"
+        for index, each in enumerate(counts)
+        if each.max(initial=0.0) > bound
+    }
+    return [np.minimum(each, bound) for each in counts], found
 
 
 def _scale_tested(response: TrainResponse, tested: Floats) -> TrainResponse:
@@ -330,8 +367,11 @@ def _loss_floor(limits: Limits) -> float:
     return 1.0 if limits.num_classes is None else max(1.0, float(np.log(limits.num_classes)))
 
 
-def _describe_replacement(kind: str, name: str, value: float, median: float) -> str:
-    return f"{kind}: {name} was {value:.3g} and is replaced by the median {median:.3g}."
+def _loss_factor(limits: Limits) -> float | None:
+    """The factor of losses: in a regression they may be squared errors."""
+    is_regression = limits.num_classes == 1
+    factor = limits.report_factor
+    return factor**2 if is_regression and factor is not None else factor
 
 
 def _update_norms(response: TrainResponse) -> Floats:
