@@ -23,6 +23,10 @@ def certs_command(folder: Path, hosts: list[str], nodes: int, renew: bool, days:
         lines.append(
             f"{which}   to one device each: thalweg join SERVER --data SOURCE --certs {first.name}"
         )
+        lines.append(
+            f"{folder / 'server' / 'nodes'}/   public keys of all devices, for join --peers with "
+            "secure aggregation"
+        )
         if made.server is None:
             lines.append(
                 f"{folder / 'server' / 'nodes'}/   the new public keys: copy them to the server, "

@@ -253,6 +253,7 @@ def _print_event(console: Console, event: Mapping[str, Any] | None, line: str) -
         + (f"\n{event['note']}" if event.get("note") else ""),
         "waiting": f"waiting: {event.get('reason')}",
         "restarted": str(event.get("reason")),
+        "refused": f"refused a request of the server: {event.get('reason')}",
         "trouble": f"trouble with the data: {event['reason']}" if event.get("reason") else "",
         "round": line,
     }

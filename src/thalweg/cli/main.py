@@ -606,8 +606,8 @@ def join(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Public keys (*.pub) of the nodes that may take part in secure sums with this "
-            "device. Default: trust on first use.",
+            help="Public keys (*.pub) of the other nodes that may take part in secure sums with "
+            "this device. Default: trust on first use.",
         ),
     ] = None,
     min_participants: Annotated[

@@ -609,7 +609,8 @@ _DECLARED = (
     ),
     Metric(
         "bounded",
-        "Responses with implausible values, which were replaced by the median of all clients",
+        "Responses with implausible values, which were replaced by the median of all clients or "
+        "reduced",
         "count",
         over_rounds="sum",
         applies="remote clients",
@@ -700,14 +701,16 @@ _DECLARED = (
     ),
     Metric(
         "epsilon_spent_max",
-        "Privacy loss (epsilon) of label counts, highest of all clients",
+        "Privacy loss (epsilon) of label counts, as reported by the clients and not verified by "
+        "the server, highest of all clients",
         better="lower",
         applies="DPCS with label privacy",
         places=("policy table",),
     ),
     Metric(
         "epsilon_spent_mean",
-        "Privacy loss (epsilon) of label counts, averaged over clients",
+        "Privacy loss (epsilon) of label counts, as reported by the clients and not verified by "
+        "the server, averaged over clients",
         better="lower",
         applies="DPCS with label privacy",
         places=("policy table",),

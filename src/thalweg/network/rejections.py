@@ -64,7 +64,10 @@ TEXTS: dict[RejectionCode, str] = {
     RejectionCode.PRIVACY: "the client requires noise or secure aggregation for its updates",
     RejectionCode.BUDGET: "the client's privacy budget is used up",
     RejectionCode.STATE: "the client cannot use its state folder",
-    RejectionCode.KEY: "the client's identity belongs to another key or node",
+    RejectionCode.KEY: (
+        "a key is not the expected one: the client's identity belongs to another key or node, or "
+        "the client does not trust a key in a sum (--peers)"
+    ),
     RejectionCode.FULL: "all clients of the run have joined already",
     RejectionCode.INTERNAL: "the client failed; its log has the details",
 }

@@ -24,6 +24,7 @@ from thalweg.engine.plan import Plan
 from thalweg.federation import TrainRequest
 from thalweg.network.edge.device_client import ReplayClient
 from thalweg.network.edge.store import Store
+from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.remote_federation import Packet
 from thalweg.network.secure_aggregation.client import DROPPED, RECEIVED, MaskIdentity
 from thalweg.network.secure_aggregation.keys import (
@@ -146,11 +147,11 @@ def test_invented_clients_are_rejected_by_a_list_of_trusted_keys() -> None:
     identities[VICTIM] = MaskIdentity(RUN, keys[VICTIM], trusted)
     clients = MaskClients(identities=identities)
     clients.exchange_keys()
-    with pytest.raises(BadMessage, match="of client 2 is not one of the 2 keys that this device"):
+    with pytest.raises(Rejected, match="of client 2 is not one of the 2 keys that") as caught:
         clients.exchange_shares()
-    clients.identities[VICTIM] = MaskIdentity(
-        RUN, keys[VICTIM], frozenset(map(get_public_node_key, keys))
-    )
+    assert caught.value.code is RejectionCode.KEY
+    others = frozenset(map(get_public_node_key, keys[1:]))
+    clients.identities[VICTIM] = MaskIdentity(RUN, keys[VICTIM], others)
     clients.exchange_shares()
 
 

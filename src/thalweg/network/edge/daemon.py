@@ -65,6 +65,7 @@ class Daemon:
         self._device_client: DeviceClient | None = None
         self._invitation: Invitation | None = None
         self.rejection_reason: str | None = None
+        self._last_refusal = ""
         self._timer = RoundTimer(store, options.limits.min_interval_s)
         self._restore_membership()
 
@@ -74,6 +75,7 @@ class Daemon:
             return Frame(frame.kind, self._dispatch(frame))
         except ThalwegError as error:
             print(f"rejected a message: {error}", file=sys.stderr, flush=True)
+            self._report_refusal(str(error))
             return Frame("rejected", reason=find_code(error).value)
         except Exception as error:
             traceback.print_exc()
@@ -184,6 +186,12 @@ class Daemon:
         """Stop, because this client cannot participate. The server gets the code only."""
         self.rejection_reason = str(error) or type(error).__name__
         return handshake_to_bytes(JoinRejection(find_code(error)))
+
+    def _report_refusal(self, reason: str) -> None:
+        """Tell the owner why a request was refused; the same reason once in a row."""
+        if reason != self._last_refusal:
+            self._last_refusal = reason
+            self._on_event({"event": "refused", "reason": reason})
 
     def _report_round(self, response: bytes) -> None:
         assert self._device_client is not None

@@ -21,6 +21,7 @@ from thalweg.core.errors import BadMessage
 from thalweg.core.types import Ints
 from thalweg.federation import Octets, TrainRequest, TrainResponse
 from thalweg.federation.extensions.secure_aggregation import own_weight
+from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.secure_aggregation.keys import (
     NodeKey,
     compute_directory_digest,
@@ -281,7 +282,7 @@ def _verify_keys(request: MaskRequest, state: MaskState, identity: MaskIdentity)
     values, own = request.values, _index_of(request.members, request.client)
     node_keys = [row.tobytes() for row in values["node_keys"]]
     if len(set(node_keys)) < len(node_keys):
-        raise BadMessage("two members of the sum have the same node key.")
+        raise Rejected(RejectionCode.KEY, "two members of the sum have the same node key.")
     own_keys = (
         derive_public_key(state.round.mask_key),
         derive_public_key(state.round.channel_key),
@@ -290,12 +291,16 @@ def _verify_keys(request: MaskRequest, state: MaskState, identity: MaskIdentity)
     )
     names = ("mask_keys", "channel_keys", "commitments", "node_keys")
     if own_keys != tuple(values[name][own].tobytes() for name in names):
-        raise BadMessage(f"the request has wrong public keys for client {request.client}.")
+        raise Rejected(
+            RejectionCode.KEY,
+            f"the request has wrong public keys for client {request.client}, which is this one.",
+        )
     known = dict(
         zip(state.known_clients.tolist(), (row.tobytes() for row in state.known_keys), strict=True)
     )
     for row, (client, node_key) in enumerate(zip(request.members.tolist(), node_keys, strict=True)):
-        _check_trust(client, node_key, known, identity)
+        if client != request.client:  # its own key was compared above, and need not be listed
+            _check_trust(client, node_key, known, identity)
         digest = compute_keys_digest(
             identity.run,
             request.rnd,
@@ -304,7 +309,9 @@ def _verify_keys(request: MaskRequest, state: MaskState, identity: MaskIdentity)
             *(values[name][row].tobytes() for name in names[:3]),
         )
         if not is_signed(node_key, digest, values["signatures"][row].tobytes()):
-            raise BadMessage(f"the keys of client {client} are not signed by its node.")
+            raise Rejected(
+                RejectionCode.KEY, f"the keys of client {client} are not signed by its node."
+            )
     if identity.trusted_keys is not None:
         return state
     known |= dict(zip(request.members.tolist(), node_keys, strict=True))
@@ -321,14 +328,17 @@ def _check_trust(
     """Reject a node that the owner has not listed, or whose key differs from the first one."""
     trusted = identity.trusted_keys
     if trusted is not None and node_key not in trusted:
-        raise BadMessage(
+        raise Rejected(
+            RejectionCode.KEY,
             f"the node key {format_node_key(node_key)} of client {client} is not one of the "
-            f"{len(trusted)} keys that this device trusts (--peers)."
+            f"{len(trusted)} keys that this device trusts (--peers). Nothing is sent for a sum "
+            "with this client. If you trust it, add its node.pub to the folder and join again.",
         )
     if trusted is None and known.get(client, node_key) != node_key:
-        raise BadMessage(
+        raise Rejected(
+            RejectionCode.KEY,
             f"client {client} has the node key {format_node_key(node_key)}, but had "
-            f"{format_node_key(known[client])} in an earlier round."
+            f"{format_node_key(known[client])} in an earlier round.",
         )
 
 
