@@ -1,5 +1,6 @@
 """`thalweg serve`: checks before the server starts."""
 
+import io
 import json
 import re
 import socket
@@ -7,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from thalweg.aggregation import Median, NormClip
+from thalweg.cli import serve as module
 from thalweg.cli.main import app
-from thalweg.cli.serve import ServeArguments, _merge_previous, format_event
+from thalweg.cli.serve import ServeArguments, _EventPrinter, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.builders import add_default_clipping
 from thalweg.engine.plan import make_plan
@@ -141,6 +144,11 @@ def test_number_of_clients_can_be_overridden() -> None:
             {"event": "waiting", "present": 1, "wanted": 3},
             "waiting for clients: 1 of 3 are present",
         ),
+        (
+            {"event": "waiting", "present": 0, "wanted": 3, "rejected": {"full": 2}, "failing": 1},
+            "waiting for clients: 0 of 3 are present; rejected so far: 2 (full: 2); connected, but "
+            "not joined: 1",
+        ),
         ({"event": "of a newer version"}, ""),
     ],
 )
@@ -186,3 +194,18 @@ def test_updates_are_clipped_by_default(
     assert served.recipe.robust == robust
     assert re.search(note, words)
     assert replace(served, recipe=plan.recipe) == plan
+
+
+def test_wait_for_rejected_clients_is_printed_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    console = Console(file=io.StringIO(), width=100)
+    printer = _EventPrinter(console, as_json=False)
+    calm = {"event": "waiting", "present": 0, "wanted": 2, "rejected": {}, "failing": 0}
+    counts = []
+    for event in (calm, calm | {"rejected": {"version": 2}}):
+        for _ in range(21):  # five minutes, each 15 seconds
+            printer.print_event(event)
+            now += 15.0
+        counts.append(len(console.file.getvalue().splitlines()))  # type: ignore[attr-defined]
+    assert counts == [1, 1 + 7]

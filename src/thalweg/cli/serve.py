@@ -34,10 +34,14 @@ from thalweg.network.flower.serve_options import FILE, ServeOptions, read_serve_
 from thalweg.network.flower.server_processes import ServerProcesses, ServerSettings
 from thalweg.network.flower.trust import check_safe, load_server_trust
 from thalweg.network.limits import Limits
+from thalweg.network.rejections import describe_absent
 from thalweg.streams.live import Live
 
 POLL_S = 0.2  # seconds between two reads of the ServerApp's output
 KEY_POLL_S = 10.0  # seconds between two checks for keys of new nodes
+# Seconds after which a server that waits for rejected clients says so again. With one event per
+# 15 seconds the message comes at least once a minute.
+REPEAT_S = 45.0
 APP_EXIT_S = 20.0  # seconds for a ServerApp to end after its last round
 
 
@@ -271,16 +275,18 @@ class _EventPrinter:
     """Prints events other than rounds."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
-        self._console, self._as_json, self._last = console, as_json, ""
+        self._console, self._as_json = console, as_json
+        self._last, self._printed_at = "", 0.0
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         if self._as_json:
             print_json(event)
             return
-        line = format_event(event)
-        if line and line != self._last:  # repeated messages are printed once
+        line, now = format_event(event), time.monotonic()
+        is_due = bool(describe_absent(event)) and now - self._printed_at >= REPEAT_S
+        if line and (line != self._last or is_due):  # other repeated messages are printed once
             self._console.print(line, highlight=False, soft_wrap=True, markup=False)
-            self._last = line
+            self._last, self._printed_at = line, now
 
 
 def format_event(event: Mapping[str, Any]) -> str:
@@ -305,7 +311,7 @@ def format_event(event: Mapping[str, Any]) -> str:
         "late": f"client {event.get('client')} has not responded in time",
         "rejected": f"node {node} was rejected: {event.get('reason')}",
         "retry": f"node {node} has not joined yet: {event.get('reason')}",
-        "waiting": f"waiting for clients: {present} are present",
+        "waiting": f"waiting for clients: {present} are present{describe_absent(event)}",
         "restarted": str(event.get("reason")),
         "key": f"the key of node {event.get('name')} is registered",
         "revoked": f"the key with the digest {str(event.get('key'))[:12]} is revoked",

@@ -6,7 +6,9 @@ text of an exception. Both sides know the text of each code, and the device prin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from thalweg.core.errors import BadMessage, ConfigError, DataError, Diverged, RunError
 from thalweg.core.registry import NotRegistered, TooLarge
@@ -103,6 +105,15 @@ def find_code(error: BaseException) -> RejectionCode:
     return next(found, RejectionCode.INTERNAL)
 
 
+def read_code(text: str) -> RejectionCode:
+    """Return the code that another machine sent; `INTERNAL` if it is unknown.
+
+    >>> read_code("full").value, read_code("/etc/passwd").value
+    ('full', 'internal')
+    """
+    return RejectionCode(text) if text in list(RejectionCode) else RejectionCode.INTERNAL
+
+
 def describe_code(text: str) -> str:
     """Return the text of a code that another machine sent.
 
@@ -110,3 +121,17 @@ def describe_code(text: str) -> str:
     ('all clients of the run have joined already', 'an unknown reason')
     """
     return TEXTS[RejectionCode(text)] if text in list(RejectionCode) else "an unknown reason"
+
+
+def describe_absent(event: Mapping[str, Any]) -> str:
+    """Describe the clients of a `waiting` event that tried to join without success.
+
+    >>> describe_absent({"rejected": {"data-mode": 2, "version": 1}, "failing": 1})
+    '; rejected so far: 3 (data-mode: 2, version: 1); connected, but not joined: 1'
+    >>> describe_absent({"rejected": {}, "failing": 0})
+    ''
+    """
+    rejected, failing = event.get("rejected") or {}, event.get("failing")
+    codes = ", ".join(f"{code}: {count}" for code, count in rejected.items())
+    text = f"; rejected so far: {sum(rejected.values())} ({codes})" if rejected else ""
+    return text + (f"; connected, but not joined: {failing}" if failing else "")

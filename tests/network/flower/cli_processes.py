@@ -12,8 +12,8 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 
-from network.flower.faults import LONG_S, SampleFeed
-from network.flower.loopback import Loopback, await_true
+from network.flower.faults import SampleFeed
+from network.flower.loopback import LIMIT_S, Loopback, await_true
 
 PARTS = {  # by a word of the command
     "SuperLink": "flower/loopback_only.py",
@@ -38,6 +38,9 @@ class CliProcesses(Loopback):
         command = (sys.executable, "-m", "thalweg", "join", f"127.0.0.1:{self.port}")
         self.start(f"join{number}", *command, "--data", source, *state)
 
+    def may_end(self, name: str, code: int) -> bool:
+        return (name, code) == ("serve", 0)  # after the last round
+
     def state(self, number: int) -> Path:
         return self.folder / f"state{number}"
 
@@ -51,7 +54,7 @@ class CliProcesses(Loopback):
             ]
             return bool(found)
 
-        await_true(is_running, LONG_S)
+        await_true(is_running, LIMIT_S, lambda: f"{part} of {command} is running")
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -60,7 +63,11 @@ class CliProcesses(Loopback):
         """Kill the commands and wait until all processes below them have ended."""
         left = [pid for process in self.processes.values() for pid, _ in descendants(process.pid)]
         super().end()
-        await_true(lambda: not any(process_part(pid) for pid in left), LONG_S)
+        await_true(
+            lambda: not any(process_part(pid) for pid in left),
+            LIMIT_S,
+            lambda: f"processes have ended: {[process_part(pid) for pid in left]}",
+        )
 
     def status(self, number: int) -> dict[str, Any]:
         with suppress(OSError, ValueError):

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from network.flower.fake_grid import Device, FakeGrid
-from network.flower.loopback import Loopback, await_true
+from network.flower.loopback import LIMIT_S, Loopback, await_true
 from network.flower.runs import prepare_run
 from thalweg.data import Digits
 from thalweg.engine.plan import Plan, make_plan
@@ -27,8 +27,6 @@ from thalweg.network.edge.store import Store
 from thalweg.network.flower.liveness import is_server_running
 from thalweg.network.flower.server_app import serve_run
 
-KeepRunning = Callable[[Path], None]
-LONG_S = 900.0  # only a limit for tests that hang
 TWO_POINTS = 0.02
 SETS = ["world=live", "capacity=700", "ticks=2", "evaluate_every=1", "staleness=polynomial"]
 DATA = Digits().load(None, 0)
@@ -124,7 +122,7 @@ def run_undisturbed(folder: Path, plan: Plan, number: int, samples: int) -> floa
     def fate(node: int, frame: Frame) -> str:
         if frame.kind == "request":  # the client has all its samples when it trains
             state = folder / f"{node - 100}"
-            await_true(lambda: has_received(state, samples), LONG_S)
+            await_true(lambda: has_received(state, samples), LIMIT_S, state.__str__)
         return "arrives"
 
     try:
@@ -148,20 +146,19 @@ class LiveProcesses(Loopback):
         self._was_running = False  # the new ServerApp
         return super().submit(run)
 
-    def keep_running(self, run: Path) -> None:
+    def check_server(self, run: Path) -> None:
         """Submit a ServerApp that died before the end of the run again, as `thalweg serve` does."""
         if is_server_running(run):
             self._was_running = True
         elif self._was_running and not has_summary(run):
-            reason = RunFolder(run).failure()
-            assert reason is None, reason
+            super().check_server(run)
             self.submit(run)
 
     def restart_link(self) -> None:
         here = ("--insecure", "--host", "127.0.0.1", "--port", str(self.port))
         kept = ("--isolation", "process", "--database", str(self.folder / "superlink.db"))
         self.start("superlink", "flower-superlink", *here, *kept)
-        await_true(self._is_healthy, LONG_S)
+        await_true(self._is_healthy, LIMIT_S, lambda: self.last_lines("superlink"))
 
     def start_daemon(self, number: int, state_of: Path | None = None) -> None:
         assert state_of is None, "the state folder is fixed"
@@ -196,43 +193,19 @@ def events_of(run: Path, name: str) -> list[dict[str, Any]]:
     return [event for event in found if event.get("event") == name]
 
 
-def do_nothing(run: Path) -> None:
-    """The default for runs that `thalweg serve` keeps running."""
-
-
-def await_rounds(run: Path, rounds: int, keep_running: KeepRunning = do_nothing) -> None:
-    def condition() -> bool:
-        keep_running(run)
-        return len(RunFolder(run).metrics()) >= rounds
-
-    await_true(condition, LONG_S)
-
-
-def await_finish(run: Path, rounds: int, keep_running: KeepRunning) -> None:
-    def condition() -> bool:
-        keep_running(run)
-        return RunFolder(run).is_finished(rounds)
-
-    await_true(condition, LONG_S)
-
-
-def await_all_joined(
-    run: Path, since: int, clients: set[int], keep_running: KeepRunning = do_nothing
-) -> None:
+def await_all_joined(deployment: Loopback, run: Path, since: int, clients: set[int]) -> None:
     """Wait until all of these clients have joined after the first `since` join events."""
 
     def missing() -> set[int]:
         return clients - {event["client"] for event in events_of(run, "joined")[since:]}
 
-    def condition() -> bool:
-        keep_running(run)
-        return not missing() or has_summary(run)
-
-    await_true(condition, LONG_S)
+    deployment.await_true(
+        run, lambda: not missing() or has_summary(run), f"clients {sorted(clients)} have joined"
+    )
     assert not missing(), "the run ended before they joined"
 
 
-def await_late(run: Path, client: int, keep_running: KeepRunning = do_nothing) -> None:
+def await_late(deployment: Loopback, run: Path, client: int) -> None:
     """Wait until a round ended without this client's response, or until two rounds ended."""
     rounds = len(RunFolder(run).metrics())
 
@@ -240,20 +213,25 @@ def await_late(run: Path, client: int, keep_running: KeepRunning = do_nothing) -
         return sum(event["client"] == client for event in events_of(run, "late"))
 
     def condition() -> bool:
-        keep_running(run)
         return number() > before or len(RunFolder(run).metrics()) >= rounds + 2 or has_summary(run)
 
     before = number()
-    await_true(condition, LONG_S)
+    deployment.await_true(run, condition, f"a round ended without client {client}")
 
 
 def has_summary(run: Path) -> bool:
     return (run / "summary.json").exists()
 
 
-def await_all_received(states: Sequence[tuple[Path, SampleFeed]]) -> None:
+def await_all_received(
+    deployment: Loopback, run: Path, states: Sequence[tuple[Path, SampleFeed]]
+) -> None:
     """Wait until each device has received all samples that were sent to it."""
-    await_true(lambda: all(has_received(state, each.sent) for state, each in states), LONG_S)
+
+    def missing() -> list[Path]:
+        return [state for state, each in states if not has_received(state, each.sent)]
+
+    deployment.await_true(run, lambda: not missing(), "each device has received all samples")
 
 
 def has_received(state: Path, number: int) -> bool:

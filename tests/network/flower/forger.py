@@ -11,8 +11,9 @@ import numpy as np
 
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Supply
-from thalweg.engine.plan import plan_from_toml
 from thalweg.federation import Hello
+from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.invitations import read_server_plan
 from thalweg.network.edge.socket import Frame, open_listener, serve_one
 from thalweg.network.handshake import (
     IdentityResponse,
@@ -44,7 +45,7 @@ class Forger:
             return handshake_to_bytes(IdentityResponse(f"{0xBAD:032x}", self.number))
         if frame.kind == "invitation":
             invitation = handshake_from_bytes(frame.payload, Invitation)
-            plan = plan_from_toml(invitation.plan, "the server's plan")
+            plan = read_server_plan(invitation.plan, DeviceOptions(), invitation.live)
             self._schema = MessageSchema(plan.recipe, invitation.num_params)
             return to_bytes(Hello(self.number, Supply(0.0, False, 1.0)), self._schema)
         assert self._schema is not None
@@ -138,8 +139,14 @@ class ForgerServer:
     def __init__(self, forger: Forger, path: Path) -> None:
         self._forger = forger
         self._is_over = threading.Event()
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._serve, args=(path,), daemon=True)
         self._thread.start()
+
+    def check(self) -> None:
+        """Fail if the thread has failed: the server would wait for this client."""
+        if self._error is not None:
+            raise AssertionError("the forger has failed") from self._error
 
     def close(self) -> None:
         self._is_over.set()
@@ -147,7 +154,10 @@ class ForgerServer:
         self._thread.join(30)
 
     def _serve(self, path: Path) -> None:
-        with open_listener(path) as listener:
-            listener.settimeout(0.2)
-            while not self._is_over.is_set():
-                serve_one(listener, self._forger.handle)
+        try:
+            with open_listener(path) as listener:
+                listener.settimeout(0.2)
+                while not self._is_over.is_set():
+                    serve_one(listener, self._forger.handle)
+        except Exception as error:
+            self._error = error

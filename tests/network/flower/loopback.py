@@ -11,15 +11,17 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import thalweg
+from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower import control
 from thalweg.network.flower.runner import write_secret
 from thalweg.network.flower.server_processes import json_objects
 
+LIMIT_S = 300.0  # for each wait of a test
 PROGRAMS = Path(sys.executable).parent
 APP = """
 [project]
@@ -44,6 +46,7 @@ class Loopback:
         self.sockets = Path(tempfile.mkdtemp(prefix="tw"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.submitted = ""  # id of the last Flower run
+        self.checks: list[Callable[[], None]] = []  # of other parts of the test; see `check`
         source = str(Path(thalweg.__file__).parents[1])
         self.env = {
             **os.environ,
@@ -72,7 +75,7 @@ class Loopback:
     def start_link(self) -> None:
         here = ("--insecure", "--host", "127.0.0.1", "--port", str(self.port))
         self.start("superlink", "flower-superlink", *here, "--isolation", "process")
-        await_true(self._is_healthy, 120)
+        await_true(self._is_healthy, LIMIT_S, lambda: self.last_lines("superlink"))
         address = ("--insecure", "--runtime-api-address", f"127.0.0.1:{self.port}")
         self.start("superexec", "flower-superexec", *address)
 
@@ -129,7 +132,7 @@ class Loopback:
 
     def kill_server_app(self) -> None:
         """Kill only the ServerApp, as soon as it is running."""
-        await_true(self._has_killed_server_app, 240)
+        await_true(self._has_killed_server_app, LIMIT_S, lambda: "no ServerApp is running")
 
     def _has_killed_server_app(self) -> bool:
         for folder in Path("/proc").glob("[0-9]*"):
@@ -139,6 +142,43 @@ class Loopback:
                     os.kill(int(folder.name), signal.SIGKILL)
                     return True
         return False
+
+    def check(self, run: Path) -> None:
+        """Fail if the run, a part of the test or a process that the test has not killed failed."""
+        for check in self.checks:
+            check()
+        for name, process in self.processes.items():
+            code = process.poll()
+            assert code is None or self.may_end(name, code), (
+                f"{name} ended with code {code}:\n{self.last_lines(name)}"
+            )
+        self.check_server(run)
+
+    def check_server(self, run: Path) -> None:
+        reason = RunFolder(run).failure()
+        assert reason is None, reason
+
+    def may_end(self, name: str, code: int) -> bool:
+        """Whether a process may end by itself with this code."""
+        return False
+
+    def await_true(self, run: Path, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition; fail after `LIMIT_S`, or at once if `check` fails."""
+
+        def is_true() -> bool:
+            self.check(run)
+            return condition()
+
+        await_true(is_true, LIMIT_S, lambda: f"{what}; last events:\n{last_events(run)}")
+
+    def await_rounds(self, run: Path, rounds: int) -> None:
+        self.await_true(run, lambda: len(RunFolder(run).metrics()) >= rounds, f"{rounds} rounds")
+
+    def await_finish(self, run: Path, rounds: int) -> None:
+        self.await_true(run, lambda: RunFolder(run).is_finished(rounds), "the run is finished")
+
+    def last_lines(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
 
     def end(self) -> None:
         for name in list(self.processes):
@@ -162,12 +202,21 @@ def loopback(folder: Path) -> Iterator[Loopback]:
         deployment.end()
 
 
-def await_true(condition: object, seconds: float) -> None:
-    assert callable(condition)
+def await_true(
+    condition: Callable[[], bool], seconds: float, describe: Callable[[], str] = lambda: ""
+) -> None:
+    """Wait for a condition; fail after this time. `describe` returns what the message says."""
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, f"the condition is false after {seconds} seconds"
+        assert time.monotonic() < until, f"false after {seconds} seconds: {describe()}"
         time.sleep(0.2)
+
+
+def last_events(run: Path) -> str:
+    """Return the last events of the server, for messages of tests that wait for too long."""
+    file = run / "events.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return "\n".join(lines[-20:]) or "the server has no events"
 
 
 def free_port() -> int:

@@ -31,12 +31,13 @@ def run_simulated(plan: Plan) -> Result:
 def prepare_run(folder: Path, plan: Plan, **options: object) -> Path:
     """Create a run folder as `thalweg serve` does before it starts the ServerApp.
 
-    Rounds wait for all clients unless `share` is given, so that results do not depend on time.
+    Rounds wait for all clients unless `share` is given, so that results do not depend on time. The
+    run fails if too few clients are present for five minutes.
     """
     run = RunFolder(folder)
     run.open(plan, command="a test", resume=False)
     run.close()
-    (folder / "serve.json").write_text(json.dumps({"share": 1.0} | options))
+    (folder / "serve.json").write_text(json.dumps({"share": 1.0, "wait_s": 300} | options))
     return folder
 
 

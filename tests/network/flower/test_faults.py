@@ -12,23 +12,19 @@ import pytest
 
 from network.flower.cli_processes import CliProcesses, Publisher
 from network.flower.faults import (
-    LONG_S,
     SETS,
     TWO_POINTS,
     LiveProcesses,
     SampleFeed,
     await_all_joined,
     await_all_received,
-    await_finish,
     await_late,
-    await_rounds,
     check_sample_counts,
     events_of,
     live_plan,
     run_undisturbed,
 )
 from network.flower.forger import FORGERIES, REASONS, Forger, ForgerServer
-from network.flower.loopback import await_true
 from network.flower.runs import prepare_run
 from network.sources.conftest import MOSQUITTO, Mosquitto
 from thalweg.engine.plan import Plan, read_plan
@@ -66,7 +62,7 @@ class FaultInjector:
         self.deployment.kill_server_app()
         self.feed(60)
         self.deployment.submit(self.run)
-        await_all_joined(self.run, since, {0, 1, FORGER}, self.deployment.keep_running)
+        await_all_joined(self.deployment, self.run, since, {0, 1, FORGER})
 
     def restart_superlink(self) -> None:
         self.deployment.kill("superlink")
@@ -77,7 +73,7 @@ class FaultInjector:
         """Pause a client until a round ends without it."""
         number = self.chance.choice((0, 1))
         self.deployment.stop(f"daemon{number}")
-        await_late(self.run, number, self.deployment.keep_running)
+        await_late(self.deployment, self.run, number)
         self.deployment.resume_process(f"daemon{number}")
 
     def join_late(self) -> None:
@@ -85,7 +81,7 @@ class FaultInjector:
         since = len(events_of(self.run, "joined"))
         self.forger.may_answer.clear()
         self.deployment.start_node(2)
-        await_all_joined(self.run, since, {2}, self.deployment.keep_running)
+        await_all_joined(self.deployment, self.run, since, {2})
         self.forger.may_answer.set()
 
     def run_faults(self) -> None:
@@ -96,7 +92,7 @@ class FaultInjector:
         ]
         self.chance.shuffle(faults)
         for number, fault in enumerate(faults, start=1):
-            await_rounds(self.run, number, self.deployment.keep_running)
+            self.deployment.await_rounds(self.run, number)
             fault()
 
 
@@ -107,6 +103,7 @@ def test_run_survives_kills_delays_late_joins_and_invalid_responses(tmp_path: Pa
     run = prepare_run(tmp_path / "run", plan, min_clients=3, deadline_s=6, live=True)
     deployment, forger = LiveProcesses(tmp_path / "deployment"), Forger(FORGER)
     forger_server = ForgerServer(forger, deployment.socket(FORGER))
+    deployment.checks.append(forger_server.check)
     try:
         injector = FaultInjector(deployment, run, forger, seed=5)
         injector.feed(450)
@@ -118,11 +115,13 @@ def test_run_survives_kills_delays_late_joins_and_invalid_responses(tmp_path: Pa
         deployment.submit(run)
         injector.run_faults()
         injector.feed(SAMPLES)
-        await_rounds(run, rounds - 1, deployment.keep_running)
+        deployment.await_rounds(run, rounds - 1)
         deployment.kill_node(0)  # the server notices it only after the last round
-        await_finish(run, rounds, deployment.keep_running)
+        deployment.await_finish(run, rounds)
         await_all_received(
-            [(deployment.state(number), injector.supplies[number]) for number in HONEST]
+            deployment,
+            run,
+            [(deployment.state(number), injector.supplies[number]) for number in HONEST],
         )
     finally:
         deployment.end()
@@ -155,7 +154,11 @@ class CliFaultInjector:
     def join(self, number: int) -> None:
         """Start a client and wait until it is connected to the broker."""
         self.deployment.join(number, f"{self.broker.address}/samples/{number}")
-        await_true(lambda: self.deployment.status(number).get("trouble") == "", LONG_S)
+        self.deployment.await_true(
+            self.run,
+            lambda: self.deployment.status(number).get("trouble") == "",
+            f"client {number} is connected to the broker",
+        )
         self.present.append(number)
 
     def feed(self, number: int) -> None:
@@ -199,7 +202,7 @@ class CliFaultInjector:
     def delay_response(self) -> None:
         number = self.chance.choice(self.present)
         self.deployment.send_signal(f"join{number}", "daemon", signal.SIGSTOP)
-        await_late(self.run, number)
+        await_late(self.deployment, self.run, number)
         self.deployment.send_signal(f"join{number}", "daemon", signal.SIGCONT)
 
 
@@ -214,18 +217,21 @@ def test_long_run_with_a_broker_survives_repeated_faults(seed: int, tmp_path: Pa
     deployment, forger = CliProcesses(tmp_path / "deployment"), Forger(FORGER)
     injector = CliFaultInjector(deployment, run, broker, seed)
     forger_server = ForgerServer(forger, deployment.socket(FORGER))
+    deployment.checks.append(forger_server.check)
     try:
         injector.start_run()
         deployment.start_node(FORGER)
         for number, fault in enumerate(injector.faults(), start=1):
-            await_rounds(run, number)
+            deployment.await_rounds(run, number)
             injector.feed(50)
             time.sleep(injector.chance.uniform(0, 3))  # anywhere in a round
             fault()
         injector.feed(SAMPLES)
-        await_true(lambda: RunFolder(run).is_finished(LONG_ROUNDS), 2 * LONG_S)
+        deployment.await_finish(run, LONG_ROUNDS)
         await_all_received(
-            [(deployment.state(number), injector.supplies[number]) for number in HONEST]
+            deployment,
+            run,
+            [(deployment.state(number), injector.supplies[number]) for number in HONEST],
         )
     finally:
         deployment.end()

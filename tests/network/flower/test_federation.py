@@ -25,7 +25,7 @@ from thalweg.network.edge.invitations import read_server_plan
 from thalweg.network.flower.federation import FlowerFederation, _make_device_plan
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.flower.serve_options import ServeOptions
-from thalweg.network.rejections import Rejected
+from thalweg.network.rejections import Rejected, RejectionCode
 
 
 class Served:
@@ -36,6 +36,7 @@ class Served:
     ) -> None:
         self.events: list[Mapping[str, Any]] = []
         self.slept: list[float] = []
+        self.rejected: dict[RejectionCode, int] = {}
         data = plan.scenario.data.load(None, plan.seed)
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
         pool = make_client_pool(plan, data, net.num_params)
@@ -61,6 +62,8 @@ class Served:
             is_joining=is_joining,
             poll=lambda: None,
             recall_late=lambda: None,
+            rejected=self.rejected,
+            num_failing=0,
         )
 
     def _sleep(self, seconds: float) -> None:
@@ -101,13 +104,20 @@ def test_round_waits_for_enough_clients_and_for_clients_that_are_joining(tmp_pat
     served.on_sleep = lambda: next(steps)()
     served.federation.roster(0)
     assert len(served.slept) == 2
-    assert served.events == [{"event": "waiting", "present": 1, "wanted": 2}]
+    assert served.events == [
+        {"event": "waiting", "present": 1, "wanted": 2, "rejected": {}, "failing": 0}
+    ]
 
 
 def test_run_fails_if_too_few_clients_connect_in_time(tmp_path: Path) -> None:
     served = Served(tmp_path, tiny_plan("fedavg", rounds=1), min_clients=2, wait_s=0)
+    served.rejected = {RejectionCode.VERSION: 3}
     served.connect(0)
-    with pytest.raises(RunError, match=r"1 clients are present after 0 seconds, 2 are needed"):
+    reason = (
+        r"1 clients are present after 0 seconds, 2 are needed \(--min-clients\); rejected so far: "
+        r"3 \(version: 3\);"
+    )
+    with pytest.raises(RunError, match=reason):
         served.federation.roster(0)
 
 

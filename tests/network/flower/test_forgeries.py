@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from network.flower.fake_grid import FakeGrid, devices_in
-from network.flower.forger import FORGERIES, REASONS, Forger
+from network.flower.faults import live_plan
+from network.flower.forger import FORGERIES, REASONS, Forger, ForgerServer
+from network.flower.loopback import await_true
 from network.flower.runs import prepare_run, tiny_plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.network.edge.socket import Frame
+from thalweg.network.edge.socket import Frame, Unreachable, send_request
 from thalweg.network.flower.server_app import serve_run
 
 ROUNDS = len(FORGERIES)
@@ -60,3 +62,24 @@ def test_forged_response_without_other_responses_does_not_stop_the_run(
     assert [row["round"] for row in served.metrics] == [1, 2, 3]
     assert served.metrics[1]["rejected"] == 1
     assert [row.get("cohort") for row in served.metrics] == [2, 0, 2]
+
+
+def test_forger_takes_part_in_a_live_run(tmp_path: Path) -> None:
+    forger: Any = Forger(3)
+    run = prepare_run(tmp_path / "run", live_plan(2, 4), min_clients=1, live=True)
+    served = serve_run(FakeGrid({103: forger}), run)
+    assert [row["rejected"] for row in served.metrics] == [1, 1]
+    assert list(forger.sent.values()) == list(FORGERIES)[:2]
+
+
+def test_failure_of_the_forger_is_reported(tmp_path: Path) -> None:
+    server = ForgerServer(Forger(3), path := tmp_path / "socket")
+    try:
+        await_true(path.exists, 30)
+        with pytest.raises(Unreachable):
+            send_request(path, "invitation", b"damaged", 30)
+        await_true(lambda: not path.exists(), 30)
+        with pytest.raises(AssertionError, match="the forger has failed"):
+            server.check()
+    finally:
+        server.close()

@@ -20,6 +20,7 @@ from thalweg.network.flower.node_keys import NodeKeys
 from thalweg.network.flower.nodes import Nodes
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.handshake import Invitation
+from thalweg.network.rejections import RejectionCode
 from thalweg.network.wire import MessageSchema
 
 PLAN = tiny_plan("fedavg", "digits-partial", 3)
@@ -148,6 +149,23 @@ def test_clients_beyond_the_size_of_the_run_are_rejected(server: Server) -> None
         server.connect(node)
     assert sorted(server.poll(3)) == [0, 1, 2, 3, 4]
     assert "has 5 clients, and all of them have joined already" in server.reasons("rejected")[0]
+
+
+def test_rejected_nodes_are_counted_by_code_until_they_join(server: Server) -> None:
+    server.connect(100, requested=1)
+    server.poll()
+    for node, requested in ((101, 1), (102, 5), (103, None)):
+        server.connect(node, requested=requested)
+    server.fates[103] = "error"
+    server.poll(8)
+    assert server.nodes.rejected == {RejectionCode.CLIENT_NUMBER: 2}, "each node once"
+    assert server.nodes.num_failing == 1, "the node that Flower cannot reach"
+    del server.grid.devices[101]
+    server.connect(102, name="another")
+    server.fates.clear()
+    assert server.poll(8) == {1: 100, 0: 102, 2: 103}
+    assert server.nodes.rejected == {RejectionCode.CLIENT_NUMBER: 1}, "the disconnected node"
+    assert server.nodes.num_failing == 0
 
 
 def test_copied_state_folder_is_rejected_after_the_stale_node_timeout(

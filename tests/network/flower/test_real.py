@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from nets import user_modules
-from network.flower.loopback import Loopback, await_true, loopback
+from network.flower.loopback import Loopback, loopback
 from network.flower.runs import prepare_run, run_simulated, tiny_plan, write_windows
 from network.flower.test_equality import RECIPES
 from network.flower.test_modules import MODULES
@@ -21,13 +21,8 @@ from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower.project import ProjectOptions, write_project
 
 
-def await_rounds(folder: Path, rounds: int) -> None:
-    await_true(lambda: len(RunFolder(folder).metrics()) >= rounds, 240)
-
-
-def check_equals_simulation(folder: Path, simulated: Result) -> None:
-    rounds = len(simulated.metrics)
-    await_true(lambda: RunFolder(folder).is_finished(rounds), 240)
+def check_equals_simulation(deployment: Loopback, folder: Path, simulated: Result) -> None:
+    deployment.await_finish(folder, len(simulated.metrics))
     model = load_file(folder / "model.safetensors")
     for name, value in simulated.net.named_parameters(simulated.model).items():
         assert np.array_equal(model[name], value), name
@@ -47,7 +42,7 @@ def test_project_with_a_module_on_one_device_equals_the_simulated_run(tmp_path: 
         deployment.start_daemon(0, None, "--model", path)
         deployment.start_node(0)
         deployment.submit(run, app)
-        check_equals_simulation(run, run_simulated(plan))
+        check_equals_simulation(deployment, run, run_simulated(plan))
 
 
 @pytest.mark.slow
@@ -59,13 +54,13 @@ def test_killed_processes_do_not_change_the_results(tmp_path: Path) -> None:
         for number in range(2):
             deployment.start_device(number)
         deployment.submit(run)
-        await_rounds(run, 1)
+        deployment.await_rounds(run, 1)
         deployment.kill("daemon0")
         deployment.start_daemon(0)
-        await_rounds(run, 3)
+        deployment.await_rounds(run, 3)
         deployment.kill_server_app()
         deployment.submit(run)
-        check_equals_simulation(run, run_simulated(plan))
+        check_equals_simulation(deployment, run, run_simulated(plan))
     joined = (run / "events.jsonl").read_text().count('"joined"')
     assert joined == 4, "both clients join before and after the kill of the server"
 
@@ -116,12 +111,15 @@ def test_regression_with_real_processes_equals_the_simulated_run(
 def run_on_five_nodes(plan: Plan, nodes: Loopback, folder: Path, *options: str) -> None:
     """Run a plan with five new clients, and compare it with the simulated run."""
     run = prepare_run(folder / "run", plan, min_clients=5, deadline_s=120)
-    for number in range(5):
-        nodes.start_daemon(number, folder, *options)
-    nodes.submit(run)
-    check_equals_simulation(run, run_simulated(plan))
-    for number in range(5):
-        nodes.kill(f"daemon{number}")
+    names = [f"daemon{number}" for number in range(5)]
+    try:
+        for number in range(5):
+            nodes.start_daemon(number, folder, *options)
+        nodes.submit(run)
+        check_equals_simulation(nodes, run, run_simulated(plan))
+    finally:
+        for name in names:
+            nodes.kill(name)
 
 
 @pytest.mark.slow
@@ -131,4 +129,4 @@ def test_supernode_can_start_one_process_per_message(tmp_path: Path) -> None:
     with loopback(tmp_path / "deployment") as deployment:
         deployment.start_device(0, is_quick=False)
         deployment.submit(run)
-        check_equals_simulation(run, run_simulated(plan))
+        check_equals_simulation(deployment, run, run_simulated(plan))

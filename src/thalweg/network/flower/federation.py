@@ -30,6 +30,7 @@ from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.flower.serve_options import ServeOptions
 from thalweg.network.flower.transport import GridTransport
 from thalweg.network.handshake import Invitation
+from thalweg.network.rejections import describe_absent
 from thalweg.network.remote_federation import RemoteFederation
 from thalweg.network.wire import MessageSchema
 from thalweg.streams import LiveWorld
@@ -156,18 +157,30 @@ class FlowerFederation(RemoteFederation):
                 self._check_may_wait(present, waited)
                 self.nodes.recall_late()
                 if waited - reported >= REMIND_S:
-                    reported, wanted = waited, self._serve_options.min_clients
-                    self._on_event({"event": "waiting", "present": present, "wanted": wanted})
+                    reported = waited
+                    self._on_event(self._describe_wait(present))
             self._sleep(POLL_S)
             self.nodes.poll()
 
     def _check_may_wait(self, present: int, waited: float) -> None:
         wanted, wait_s = self._serve_options.min_clients, self._serve_options.wait_s
         if wait_s is not None and waited > wait_s:
+            found = describe_absent(self._describe_wait(present))
             raise RunError(
                 f"{present} clients are present after {wait_s:g} seconds, {wanted} are needed "
-                "(--min-clients); continue after the last complete round with --resume."
+                f"(--min-clients){found}; continue after the last complete round with --resume."
             )
+
+    def _describe_wait(self, present: int) -> dict[str, Any]:
+        """Return the event of a server that waits for clients."""
+        rejected = {code.value: count for code, count in sorted(self.nodes.rejected.items())}
+        return {
+            "event": "waiting",
+            "present": present,
+            "wanted": self._serve_options.min_clients,
+            "rejected": {code: count for code, count in rejected.items() if count},
+            "failing": self.nodes.num_failing,
+        }
 
 
 def _check_servable(plan: Plan, client_pool: ClientPool, serve_options: ServeOptions) -> None:

@@ -8,6 +8,7 @@ again later. So is a rejected node, but rarely: another client may run there by 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from thalweg.network.handshake import (
     handshake_from_bytes,
     handshake_to_bytes,
 )
-from thalweg.network.rejections import Rejected, RejectionCode, find_code
+from thalweg.network.rejections import Rejected, RejectionCode, find_code, read_code
 from thalweg.network.wire import MessageSchema, from_bytes
 
 RESPONSE_TIMEOUT_S = 120.0  # for a handshake message; a client loads its data meanwhile
@@ -52,6 +53,7 @@ class ConnectedNode:
     tries: int = 0  # failed attempts since it last joined
     asked_at: float = 0.0
     reason: str = ""  # last reported reason why it has not joined
+    code: RejectionCode | None = None  # of its last rejection, until it joins
     connected_at: float = field(default_factory=time.monotonic)
     identity: str = ""
     client: int = -1
@@ -73,6 +75,8 @@ class Nodes:
         self._messenger = GridMessenger(grid)
         self._nodes: dict[int, ConnectedNode] = {}
         self._late: dict[int, int] = {}  # rounds in a row without a response, by client
+        # Nodes that were rejected and have not joined since, also those that have disconnected.
+        self.rejected: Counter[RejectionCode] = Counter()
 
     @property
     def present(self) -> dict[int, int]:
@@ -80,6 +84,14 @@ class Nodes:
         return {
             entry.client: entry.node for entry in self._nodes.values() if entry.step == "joined"
         }
+
+    @property
+    def num_failing(self) -> int:
+        """The number of connected nodes that were asked, have not joined and were not rejected."""
+        return sum(
+            entry.step != "joined" and entry.tries > 0 and entry.code is None
+            for entry in self._nodes.values()
+        )
 
     def poll(self) -> None:
         """Update the connected nodes and continue the handshake with each."""
@@ -150,6 +162,8 @@ class Nodes:
     def _advance(self, entry: ConnectedNode, frame: Frame) -> None:
         """Continue the handshake with a node that has responded."""
         if frame.kind in ("lost", "rejected"):  # its daemon is not running, or has failed
+            if frame.kind == "rejected":
+                self._set_code(entry, read_code(frame.reason))
             self._retry_later(entry, describe_failure(frame))
             return
         try:
@@ -188,18 +202,16 @@ class Nodes:
         if hello.client != entry.client:
             raise BadMessage(f"expected Hello of client {entry.client}, got {hello.client}.")
         entry.step, entry.tries, entry.reason = "joined", 0, ""
+        self._set_code(entry, None)
         self._on_event({"event": "joined", "client": entry.client, "node": str(entry.node)})
 
     def _reject(self, entry: ConnectedNode, error: Exception) -> None:
         """Send the node a rejection; the run continues without it."""
-        self._messenger.send(
-            entry.node,
-            "rejection",
-            handshake_to_bytes(JoinRejection(find_code(error))),
-            "query",
-            RESPONSE_TIMEOUT_S,
-        )
+        code = find_code(error)
+        payload = handshake_to_bytes(JoinRejection(code))
+        self._messenger.send(entry.node, "rejection", payload, "query", RESPONSE_TIMEOUT_S)
         entry.tries = 10  # ask again at the longest interval
+        self._set_code(entry, code)
         self._retry_later(entry, str(error), "rejected")
 
     def _retry_later(self, entry: ConnectedNode, reason: str, event: str = "retry") -> None:
@@ -210,6 +222,14 @@ class Nodes:
         if reason != entry.reason:
             entry.reason = reason
             self._on_event({"event": event, "node": str(entry.node), "reason": reason})
+
+    def _set_code(self, entry: ConnectedNode, code: RejectionCode | None) -> None:
+        """Count a node in `rejected` once, under its last code."""
+        if entry.code is not None:
+            self.rejected[entry.code] -= 1
+        entry.code = code
+        if code is not None:
+            self.rejected[code] += 1
 
     def _send(self, entry: ConnectedNode, kind: str, payload: bytes, step: Step) -> None:
         message_id = self._messenger.send(entry.node, kind, payload, "query", RESPONSE_TIMEOUT_S)
