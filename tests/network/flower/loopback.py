@@ -175,6 +175,9 @@ class Loopback:
         self.await_true(run, lambda: len(RunFolder(run).metrics()) >= rounds, f"{rounds} rounds")
 
     def await_finish(self, run: Path, rounds: int) -> None:
+        """Wait for the end of a run; the limit applies to each round."""
+        for number in range(1, rounds + 1):
+            self.await_rounds(run, number)
         self.await_true(run, lambda: RunFolder(run).is_finished(rounds), "the run is finished")
 
     def last_lines(self, name: str) -> str:
