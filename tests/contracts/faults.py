@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from thalweg.core import files
-from thalweg.core.files import System
+from thalweg.core.files import FILE_MODE, System
 
 
 class Killed(BaseException):
@@ -26,9 +26,9 @@ class FaultySystem(System):
         super().__init__(is_syncing)
         self.at, self.calls, self.is_dead = at, 0, False
 
-    def open(self, path: Path, flags: int) -> int:
+    def open(self, path: Path, flags: int, mode: int = FILE_MODE) -> int:
         self._count("open")
-        return super().open(path, flags)
+        return super().open(path, flags, mode)
 
     def write(self, file: int, payload: memoryview) -> int:
         self._count("write", file, payload)
@@ -139,8 +139,8 @@ class PowerLossSystem(FaultySystem):
         self.is_dead = True
         raise Killed
 
-    def open(self, path: Path, flags: int) -> int:
-        file = super().open(path, flags)
+    def open(self, path: Path, flags: int, mode: int = FILE_MODE) -> int:
+        file = super().open(path, flags, mode)
         if path not in self._names:
             self._change_names({path: len(self._now)})
             self._now[self._names[path]] = bytearray()

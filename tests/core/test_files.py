@@ -13,6 +13,7 @@ import pytest
 from contracts.faults import FailingSystem, FaultySystem, ShortWritingSystem, using
 from thalweg.core import files
 from thalweg.core.files import (
+    PUBLIC_MODE,
     append_file,
     cut_file,
     digest_bytes,
@@ -65,6 +66,17 @@ def test_the_environment_variable_is_read_at_import(value: str, expected: bool) 
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str(expected)
+
+
+def test_mode_of_a_new_file(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_file(tmp_path / "private", b"")
+        write_file(tmp_path / "public", b"", PUBLIC_MODE)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "public").stat().st_mode & 0o777 == 0o644
 
 
 def test_digest_of_a_file_and_of_its_beginning(tmp_path: Path) -> None:

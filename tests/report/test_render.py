@@ -9,7 +9,7 @@ from rich.console import Console
 from thalweg.core.errors import RunError
 from thalweg.report import summarise, to_csv, to_markdown, to_rich
 from thalweg.report.html_page import results_section
-from thalweg.report.render import write_atomically
+from thalweg.report.render import write_report_file
 from thalweg.report.summary import rank
 from thalweg.report.table import columns
 
@@ -129,10 +129,10 @@ def test_brackets_in_a_name_are_not_markup(cell):
     assert "[red]x[/red]" in render_text(summarise([cell("[red]x[/red]")]))
 
 
-def test_write_atomically_replaces_a_file_without_temporary_files(tmp_path):
+def test_write_report_file_replaces_a_file_without_temporary_files(tmp_path):
     file = tmp_path / "a" / "b.txt"
-    write_atomically(file, b"old")
-    write_atomically(file, b"new")
+    write_report_file(file, b"old")
+    write_report_file(file, b"new")
     assert file.read_bytes() == b"new"
     assert [path.name for path in file.parent.iterdir()] == ["b.txt"]
 
@@ -140,18 +140,18 @@ def test_write_atomically_replaces_a_file_without_temporary_files(tmp_path):
 def test_failed_write_gives_one_line_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match=r"cannot write .*page.html: .*\.$"):
-        write_atomically(tmp_path / "file" / "page.html", b"")
+        write_report_file(tmp_path / "file" / "page.html", b"")
 
 
 def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "page.html"
-    write_atomically(file, b"old")
+    write_report_file(file, b"old")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(RunError, match="No space left on device"):
-        write_atomically(file, b"new")
+        write_report_file(file, b"new")
     assert file.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

@@ -16,7 +16,7 @@ from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.metrics import get_metric
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.report.comparison import ComparisonArguments
-from thalweg.report.render import fold_columns, write_atomically
+from thalweg.report.render import fold_columns, write_report_file
 from thalweg.report.table import TableColumn
 from thalweg.report.tuning import Search, Tuning, get_score_heading, make_search, parse_over
 
@@ -54,7 +54,7 @@ def tune_command(
         typer.echo("interrupted; the same command continues the tuning.", err=True)
         raise SystemExit(130) from None
     table = folder / "table.md"
-    write_atomically(table, tuning.to_markdown().encode("utf-8"))
+    write_report_file(table, tuning.to_markdown().encode("utf-8"))
     if as_json:
         _print_json_lines(tuning)
         return

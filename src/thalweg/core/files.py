@@ -1,7 +1,7 @@
 """Change files so that a crash, a full disk or a power cut leaves the old or the new content.
 
 A file is written under a temporary name, synchronised with the disk, and renamed. Folders have mode
-0700 and files mode 0600, because checkpoints contain the states of clients.
+0700 and files by default mode 0600, because checkpoints contain the states of clients.
 
 All changes are made by `System`, whose methods are single system calls. Tests replace it to count
 the calls and to inject faults.
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+PUBLIC_MODE = 0o666  # of files for other users, if the umask permits it
 UNFINISHED = ".part"  # suffix of temporary names
 CHUNK = 1 << 20  # bytes read at a time
 NO_SYNC = "THALWEG_NO_SYNC"  # environment variable; 1: files are not synchronised
@@ -38,8 +39,8 @@ class System:
     def __init__(self, is_syncing: bool = True) -> None:
         self.is_syncing = is_syncing
 
-    def open(self, path: Path, flags: int) -> int:
-        return os.open(path, flags | BINARY, FILE_MODE)
+    def open(self, path: Path, flags: int, mode: int = FILE_MODE) -> int:
+        return os.open(path, flags | BINARY, mode)
 
     def write(self, file: int, payload: memoryview) -> int:
         return os.write(file, payload)
@@ -63,14 +64,15 @@ class System:
 system = System(is_syncing=os.environ.get(NO_SYNC, "0") in ("", "0"))
 
 
-def write_file(path: Path, payload: bytes) -> Digest:
+def write_file(path: Path, payload: bytes, mode: int = FILE_MODE) -> Digest:
     """Replace a file. Readers see the old or the new content, also after a power cut.
 
-    Call `sync_folder` afterwards: the new name is durable only then.
+    Call `sync_folder` afterwards: the new name is durable only then. `mode` contains the access
+    rights of the file, from which those in the umask are removed.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
-        file = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        file = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with _closing(file):
             _write_all(file, payload)
         system.replace(unfinished, path)

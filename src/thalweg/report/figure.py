@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from thalweg.core.errors import require
 from thalweg.report.cells import Cell
 from thalweg.report.curves import Curve, Panel, describe, panels
-from thalweg.report.render import write_atomically
+from thalweg.report.render import write_report_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,7 +136,7 @@ def has_figure(cells: Sequence[Cell]) -> bool:
 
 def write_figure(path: str | os.PathLike[str], cells: Sequence[Cell]) -> None:
     """Write the figure as PNG, atomically."""
-    write_atomically(Path(path), figure_png(cells))
+    write_report_file(Path(path), figure_png(cells))
 
 
 def _require_panels(cells: Sequence[Cell]) -> list[Panel]:

@@ -17,7 +17,7 @@ from thalweg.report.curves import Panel, bank_panels, panels
 from thalweg.report.events import event_tables
 from thalweg.report.figure import SAME_STYLE, choose_colour, panels_svg
 from thalweg.report.numbers import NONE, format_metric, p_value, paired_amount, points
-from thalweg.report.render import write_atomically
+from thalweg.report.render import write_report_file
 from thalweg.report.style import STYLE
 from thalweg.report.summary import MIN_SEEDS_FOR_TEST, Summary, rank, spread, summarise
 from thalweg.report.table import (
@@ -49,7 +49,7 @@ def write_page(
 ) -> None:
     """Write the page of a comparison atomically. See `page`."""
     text = page(title, cells, scenario_description, published)
-    write_atomically(Path(path), text.encode("utf-8"))
+    write_report_file(Path(path), text.encode("utf-8"))
 
 
 def page(

@@ -1,17 +1,16 @@
-"""Tables as Markdown, as CSV and for the terminal, and files that are written atomically."""
+"""Tables as Markdown, as CSV and for the terminal, and the files of reports."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from thalweg.core.errors import RunError, require
+from thalweg.core.files import PUBLIC_MODE, write_file
 from thalweg.core.metrics import Metric, metrics_in
 from thalweg.report.summary import Spread, Summary, rank
 from thalweg.report.table import (
@@ -216,14 +215,10 @@ def _width(column: TableColumn) -> int:
     return max(cell_len(text) for text in [column.heading, *column.entries])
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it, so that no reader sees half of it."""
-    unfinished = path.with_name(path.name + ".part")
+def write_report_file(path: Path, content: bytes) -> None:
+    """Write a report, of which no reader sees half; an error is one line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
+        write_file(path, content, PUBLIC_MODE)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}.") from error

@@ -14,7 +14,7 @@ from thalweg.engine.cells import CellCallback, CellEvent, CellJob, run_cells
 from thalweg.engine.processes import count_cores
 from thalweg.report.cells import Cell, metric_series
 from thalweg.report.comparison import folder_name
-from thalweg.report.render import write_atomically
+from thalweg.report.render import write_report_file
 from thalweg.report.study_cells import (
     Scale,
     StudyCell,
@@ -268,7 +268,7 @@ def write_study(result: StudyResult) -> dict[str, Path]:
         "csv": ("table.csv", study_csv(result)),
     }
     for name, text in texts.values():
-        write_atomically(result.folder / name, text.encode("utf-8"))
+        write_report_file(result.folder / name, text.encode("utf-8"))
     return {what: result.folder / name for what, (name, _) in texts.items()}
 
 
