@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from contracts.examples import train_request_for
+from contracts.faults import FailingSystem, using
 from network.flower.runs import tiny_plan
 from thalweg.core.errors import ConfigError
 from thalweg.core.registry import NotRegistered
@@ -19,7 +22,7 @@ from thalweg.data.in_memory import InMemory
 from thalweg.data.table import Table
 from thalweg.engine.plan import plan_to_toml
 from thalweg.federation import Hello, TrainResponse
-from thalweg.network.edge.daemon import Daemon
+from thalweg.network.edge.daemon import INVITATION_FILE, Daemon
 from thalweg.network.edge.device_client import DeviceOptions, ReplayClient
 from thalweg.network.edge.invitations import read_server_plan
 from thalweg.network.edge.socket import Frame
@@ -307,3 +310,17 @@ def test_internal_error_is_returned_as_a_response(
     said = daemon.handle(make_request(0))
     assert said == Frame("rejected", reason="internal")
     assert "out of luck" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("at", range(5))  # open, write, sync, replace, sync of the folder
+def test_full_disk_while_joining_is_one_line_and_another_attempt_succeeds(
+    at: int, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon = home.start()
+    with using(FailingSystem(at, errno.ENOSPC)):
+        assert "the disk is full" in rejection_of(daemon, invitation(), "state")
+    assert "Traceback" not in capsys.readouterr().err
+    daemon = home.start()
+    assert join_run(daemon).client == 2
+    assert daemon.handle(make_request(0)).kind == "request"
+    assert stat.S_IMODE((home.folder / INVITATION_FILE).stat().st_mode) == 0o600

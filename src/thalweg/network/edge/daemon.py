@@ -8,7 +8,6 @@ rights of its folder.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,7 +17,9 @@ from typing import Any
 
 from thalweg.aggregation.secure_aggregation import NOT_REVIEWED
 from thalweg.core.errors import BadMessage, ThalwegError
+from thalweg.core.files import sync_folder, write_file
 from thalweg.federation import TrainResponse
+from thalweg.network.edge.database import translate_errors
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions
 from thalweg.network.edge.device_limits import RoundTimer
 from thalweg.network.edge.invitations import (
@@ -159,7 +160,7 @@ class Daemon:
         device_client = make_device_client(plan, invitation, self._store, self._options)
         try:
             self._store.join(member)
-            _write_atomically(self._store.folder / INVITATION_FILE, handshake_to_bytes(invitation))
+            self._write_invitation(invitation)
         except BaseException:
             device_client.close()
             raise
@@ -168,6 +169,12 @@ class Daemon:
         if plan.recipe.secure_aggregation is not None:
             event["note"] = f"secure aggregation: {NOT_REVIEWED}"
         self._on_event(event)
+
+    def _write_invitation(self, invitation: Invitation) -> None:
+        folder = self._store.folder
+        with translate_errors(folder):
+            write_file(folder / INVITATION_FILE, handshake_to_bytes(invitation))
+            sync_folder(folder)
 
     def _restore_membership(self) -> None:
         """Continue after a restart as the same client, without a new invitation."""
@@ -207,12 +214,6 @@ class Daemon:
                     "num_steps": int(message.num_steps.sum()),
                 }
             )
-
-
-def _write_atomically(path: Path, payload: bytes) -> None:
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_bytes(payload)
-    os.replace(unfinished, path)
 
 
 def print_event(event: DaemonEvent) -> None:
