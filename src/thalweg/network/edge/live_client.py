@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from thalweg.core.files import write_file
 from thalweg.engine.plan import Plan
 from thalweg.nets import Net
 from thalweg.network.edge.collector import Collector
@@ -97,8 +97,6 @@ class LiveClient:
             if not at_once and self._now() < self._last_status + STATUS_EVERY:
                 return
             self._last_status = self._now()
-            file = self._store.folder / "status.json"
+            status = json.dumps(self.status()) + "\n"
             with suppress(OSError):
-                unfinished = file.with_name(".status.json")
-                unfinished.write_text(json.dumps(self.status()) + "\n")
-                os.replace(unfinished, file)
+                write_file(self._store.folder / "status.json", status.encode())
