@@ -79,6 +79,20 @@ def test_mode_of_a_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "public").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_temporary_file_of_an_interrupted_write_is_not_used(tmp_path: Path) -> None:
+    other, unfinished = tmp_path / "other", tmp_path / "a.part"
+    other.write_bytes(b"kept")
+    unfinished.symlink_to(other)
+    write_file(tmp_path / "a", b"secret")
+    assert other.read_bytes() == b"kept"
+    unfinished.write_bytes(b"long old content")
+    unfinished.chmod(0o644)
+    write_file(tmp_path / "a", b"secret")
+    assert (tmp_path / "a").read_bytes() == b"secret"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["a", "other"]
+
+
 def test_digest_of_a_file_and_of_its_beginning(tmp_path: Path) -> None:
     written = write_file(tmp_path / "a", b"12345")
     assert written == digest_file(tmp_path / "a") == digest_bytes(b"12345")

@@ -72,7 +72,7 @@ def write_file(path: Path, payload: bytes, mode: int = FILE_MODE) -> Digest:
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
-        file = system.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        file = _create(unfinished, mode)
         with _closing(file):
             _write_all(file, payload)
         system.replace(unfinished, path)
@@ -162,6 +162,16 @@ def unseal(payload: bytes) -> dict[str, Any]:
     if plain.pop("checksum", None) != _sum(plain):
         raise ValueError("its checksum does not match its content")
     return plain
+
+
+def _create(path: Path, mode: int) -> int:
+    """Open a new file; one of an interrupted write, whose mode may differ, is removed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return system.open(path, flags, mode)
+    except FileExistsError:
+        system.unlink(path)
+        return system.open(path, flags, mode)
 
 
 def _write_all(file: int, payload: bytes) -> None:
