@@ -1,5 +1,6 @@
 """Certificates and keys that `make_certs` writes."""
 
+import os
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,10 +34,18 @@ def test_server_certificate_is_signed_by_the_authority_and_lists_its_hosts(
 
 
 def test_private_keys_are_readable_only_by_their_owner(tmp_path: Path) -> None:
-    make_certs(tmp_path, [], 2)
+    before = os.umask(0)
+    try:
+        make_certs(tmp_path, [], 2)
+    finally:
+        os.umask(before)
     keys = [tmp_path / "ca.key", tmp_path / "server/server.key", *tmp_path.glob("nodes/*/node.key")]
     assert len(keys) == 4
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+    others = {path for path in tmp_path.rglob("*") if path.is_file()}.difference(keys)
+    assert {stat.S_IMODE(other.stat().st_mode) for other in others} == {0o644}
+    folders = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
 
 
 def test_server_folder_has_the_public_key_of_each_node_and_no_private_node_key(

@@ -14,7 +14,6 @@ Existing files are not overwritten.
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -29,6 +28,7 @@ from cryptography.x509 import Certificate, CertificateBuilder
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from thalweg.core.errors import ConfigError, require
+from thalweg.core.files import make_folder, sync_folder, write_file
 
 LOOPBACK = ("localhost", "127.0.0.1")  # always included, because the server connects to itself
 CA_DAYS = 3650
@@ -202,13 +202,9 @@ def _encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _write(path: Path, content: bytes, private: bool = False) -> None:
     """Write a file atomically; a private file is never readable by other users."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.unlink(missing_ok=True)
-    mode = 0o600 if private else 0o644
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-    os.replace(unfinished, path)
+    make_folder(path.parent)
+    write_file(path, content, 0o600 if private else 0o644)
+    sync_folder(path.parent)
 
 
 @contextmanager
