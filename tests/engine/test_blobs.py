@@ -11,7 +11,7 @@ import pytest
 
 from contracts.checkpoint import to_comparable
 from thalweg.core.errors import RunError
-from thalweg.core.files import digest_file
+from thalweg.core.files import Digest, digest_file
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
 from thalweg.core.vectors import freeze, is_frozen
 from thalweg.engine.blobs import MIN_BLOB_BYTES, Blobs, digest
@@ -35,12 +35,13 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder, self.file = folder, folder / "server.safetensors"
         self.blobs = Blobs(folder / "blobs")
+        self.digests: dict[Path, Digest] = {}
 
     def write(self, tree: Tree) -> None:
-        self.blobs.write(self.file, tree)
+        self.digests = self.blobs.write(self.file, tree)
 
     def read(self) -> Tree:
-        return Blobs(self.folder / "blobs").read(self.file)
+        return Blobs(self.folder / "blobs").read(self.file, self.digests)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_arrays_that_were_read_are_not_written_again(
 ) -> None:
     place.write([large(1), large(2)])
     again = Place(place.folder)
-    tree = again.blobs.read(again.file)
+    tree = again.blobs.read(again.file, place.digests)
     assert all(map(is_frozen, tree))
     before = {
         file: (place.folder / "blobs" / file).stat().st_mtime_ns for file in files(place.folder)
@@ -150,6 +151,10 @@ def test_a_missing_damaged_or_exchanged_array_file_is_named(place: Place) -> Non
     write_tree(file, {"no": "array"})
     with pytest.raises(RunError, match=f"{digest(one)}.safetensors is damaged"):
         place.read()
+    place.digests.clear()
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a file of the round"):
+        place.read()
+    place.write([one])
     file.write_bytes(b"nothing of ours")
     with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of Thalweg"):
         place.read()

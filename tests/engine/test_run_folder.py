@@ -2,21 +2,27 @@ import importlib.util
 import json
 import os
 import platform
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import thalweg
 from contracts.runs import Interruption, interrupt_after
+from thalweg.core import files
 from thalweg.core.errors import RunError
 from thalweg.core.trees import write_tree
 from thalweg.core.types import Rejection
+from thalweg.core.vectors import freeze
 from thalweg.engine import manifest, run_folder
+from thalweg.engine.blobs import MIN_BLOB_BYTES
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan, read_plan
 from thalweg.engine.run_folder import SNAPSHOT_EVERY, RunFolder, RunWarning, compute_user_files
+from thalweg.report.comparison import read_cell
 
 PLAN = make_plan("fedavg", "digits-partial", seed=1, rounds=4)
 
@@ -530,6 +536,61 @@ def test_a_run_is_finished_when_its_summary_has_all_rounds(tmp_path):
     assert folder.is_finished(4)
     assert not folder.is_finished(5)
     folder.check_results()
+
+
+def count_digests(monkeypatch):
+    """Count how often the content of each file is read to verify it."""
+    counts = Counter()
+
+    def digest_file(path, size=None):
+        counts[path.name] += 1
+        return files.digest_file(path, size)
+
+    for module in (manifest, run_folder):
+        monkeypatch.setattr(module, "digest_file", digest_file)
+    return counts
+
+
+def test_each_result_is_verified_once(tmp_path, monkeypatch):
+    thalweg.run("fedavg", "digits-partial", seed=1, rounds=4, out=tmp_path / "run")
+    counts = count_digests(monkeypatch)
+    thalweg.load(tmp_path / "run")
+    results = ["model.safetensors", "preprocessing.json", "summary.json"]
+    assert counts == dict.fromkeys(results, 1)
+    counts.clear()
+    assert read_cell(CellJob("fedavg", PLAN, tmp_path / "run", "")).is_done
+    assert counts == dict.fromkeys(results, 1)
+
+
+def test_each_file_is_verified_once_on_resume(tmp_path, monkeypatch):
+    blob = freeze(np.zeros(MIN_BLOB_BYTES))
+    folder = opened(tmp_path)
+    for rnd in range(1, 5):
+        folder.commit(rnd, [{"round": rnd}], {"rnd": rnd, "a": blob}, {5: [rnd]}, {5})
+    folder.write_result("model.safetensors", b"model")
+    folder.finish({"rounds": 4})
+    folder.close()
+    counts = count_digests(monkeypatch)
+    folder, _ = reopened(tmp_path)
+    assert folder.is_finished(4)
+    assert folder.summary() == {"rounds": 4}
+    folder.check_results()
+    folder.read_checkpoint()
+    folder.close()
+    kept = [*folder._kept[0].files, *folder._kept[1].files, "model.safetensors", "summary.json"]
+    assert len(set(kept)) == 13
+    assert counts == {Path(name).name: 1 for name in kept}
+
+
+def test_a_file_that_changes_after_it_was_verified_is_verified_again(tmp_path):
+    folder = finished(tmp_path)
+    assert folder.is_finished(4)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"mudel")  # the same size
+    os.utime(file, ns=(0, 0))
+    assert not folder.is_finished(4)
+    file.write_bytes(b"model")
+    assert folder.is_finished(4)
 
 
 @pytest.mark.parametrize("text", ["", '{"rounds": 4', "[4]"])

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from thalweg.core.errors import RunError
-from thalweg.core.files import Digest, digest_file, make_folder, sync_folder
+from thalweg.core.files import Digest, make_folder, sync_folder
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
 from thalweg.core.vectors import is_frozen
 
@@ -64,13 +65,13 @@ class Blobs:
         self._written = used
         return found | {self._file(blob.name): blob.file for blob in used.values()}
 
-    def read(self, path: Path) -> Tree:
-        """Read what `write` wrote."""
+    def read(self, path: Path, digests: Mapping[Path, Digest]) -> Tree:
+        """Read what `write` wrote, and returned as `digests`."""
         found: dict[str, _Blob] = {}
 
         def fetch(name: str) -> Array:
             if name not in found:
-                found[name] = self._fetch(name)
+                found[name] = self._fetch(name, digests)
             return found[name].array
 
         tree = read_tree(path, fetch)
@@ -85,14 +86,17 @@ class Blobs:
             raise RunError(f"cannot write {self._folder}: {error.strerror}.") from error
         return _Blob(array, name, write_tree(self._file(name), array))
 
-    def _fetch(self, name: str) -> _Blob:
+    def _fetch(self, name: str, digests: Mapping[Path, Digest]) -> _Blob:
         if not NAME.fullmatch(name):  # it becomes part of a path
             raise ValueError(f"{name!r} is not the name of an array")
-        array = read_tree(self._file(name))
+        file = self._file(name)
+        if file not in digests:
+            raise RunError(f"{file} is not a file of the round that refers to it.")
+        array = read_tree(file)
         if not isinstance(array, np.ndarray) or digest(array) != name:
-            raise RunError(f"{self._file(name)} is damaged: its content does not match its name.")
+            raise RunError(f"{file} is damaged: its content does not match its name.")
         array.flags.writeable = False
-        return _Blob(array, name, digest_file(self._file(name)))
+        return _Blob(array, name, digests[file])
 
     def _file(self, name: str) -> Path:
         return self._folder / (name + SUFFIX)

@@ -74,8 +74,11 @@ def run_cells(
     return _run_in_workers(todo, workers, data_dir, watch, track)
 
 
-def is_done(job: CellJob) -> bool:
-    """Return whether the cell is finished. Another plan in its folder is an error."""
+def is_done(job: CellJob, folder: RunFolder | None = None) -> bool:
+    """Return whether the cell is finished. Another plan in its folder is an error.
+
+    Pass the `folder` of the job if it is read further: its files are then verified once.
+    """
     if not (job.folder / "plan.toml").exists():
         return False
     if changes := plan_differences(read_any_plan(job.folder), job.plan):
@@ -83,7 +86,7 @@ def is_done(job: CellJob) -> bool:
             f"{job.folder} contains a run with another configuration; choose another --out:\n  "
             + "\n  ".join(changes)
         )
-    folder = RunFolder(job.folder)
+    folder = folder or RunFolder(job.folder)
     folder.check_user_files(job.plan)
     return folder.is_finished(job.plan.scenario.rounds)
 

@@ -87,27 +87,51 @@ class UnknownFormat(RunError):
     """A run folder has another format."""
 
 
-def find_damage(
-    folder: Path, files: Mapping[str, Digest], growing: Iterable[str] = ()
-) -> dict[str, str]:
-    """Return the files that are missing or changed, and why; `growing` ones may be longer."""
-    found = {}
-    for name, expected in files.items():
-        try:
-            size = (folder / name).stat().st_size
-            if size < expected.size or (size > expected.size and name not in growing):
-                found[name] = f"{size} bytes, expected {expected.size}"
-            elif digest_file(folder / name, expected.size) != expected:
-                found[name] = "its content was changed"
-        except FileNotFoundError:
-            found[name] = "missing"
-        except OSError as error:
-            found[name] = str(error.strerror)
-    return found
+class Checks:
+    """Comparisons of the files of a folder with their digests; each intact file is read once.
+
+    A file is read again if its size or its time of change is another one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._intact: dict[str, tuple[tuple[int, int], Digest]] = {}
+
+    def find_damage(
+        self, files: Mapping[str, Digest], growing: Iterable[str] = ()
+    ) -> dict[str, str]:
+        """Return the files that are missing or changed, and why; `growing` ones may be longer."""
+        found = {}
+        for name, expected in files.items():
+            try:
+                reason = self._compare(name, expected, is_growing=name in growing)
+            except FileNotFoundError:
+                reason = "missing"
+            except OSError as error:
+                reason = str(error.strerror)
+            if reason:
+                found[name] = reason
+        return found
+
+    def _compare(self, name: str, expected: Digest, *, is_growing: bool) -> str:
+        """Return why a file is not the expected one; empty: it is."""
+        status = (self._folder / name).stat()
+        size, stamp = status.st_size, (status.st_size, status.st_mtime_ns)
+        if size < expected.size or (size > expected.size and not is_growing):
+            return f"{size} bytes, expected {expected.size}"
+        before, intact = self._intact.get(name, (None, expected))
+        # The start of lines that are intact is intact, too.
+        is_known = intact == expected or (is_growing and intact.size > expected.size)
+        if before == stamp and is_known:
+            return ""
+        if digest_file(self._folder / name, expected.size) != expected:
+            return "its content was changed"
+        self._intact[name] = (stamp, expected)
+        return ""
 
 
 def describe_damage(damage: Mapping[str, str]) -> str:
-    """Return the result of `find_damage` in one line.
+    """Return the result of `Checks.find_damage` in one line.
 
     >>> describe_damage({"plan.toml": "missing", "model.safetensors": "3 bytes, expected 9"})
     'plan.toml (missing), model.safetensors (3 bytes, expected 9)'

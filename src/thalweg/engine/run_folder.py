@@ -46,10 +46,10 @@ from thalweg.engine.blobs import Blobs
 from thalweg.engine.code_files import check_code_files
 from thalweg.engine.manifest import (
     CHECKPOINT,
+    Checks,
     Manifest,
     UnknownFormat,
     describe_damage,
-    find_damage,
     list_rounds,
     manifest_path,
     read_manifest,
@@ -95,6 +95,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._blobs = Blobs(path / CHECKPOINT / "blobs")
+        self._checks = Checks(path)
         self._lock: IO[str] | None = None
         self._kept: list[Manifest] = []  # of the last rounds, the oldest first
         self._logs: dict[str, _Log] = {}
@@ -106,7 +107,7 @@ class RunFolder:
         Return whether it has a checkpoint. Its files are verified. If some are damaged, a
         `RunWarning` names them, and the checkpoint is that of the newest intact round.
         """
-        self._kept = []
+        self._kept, self._checks = [], Checks(self.path)
         try:
             with _wrap_os_errors(self.path):
                 make_folder(self.path / CHECKPOINT)
@@ -206,7 +207,7 @@ class RunFolder:
         """Return the summary of a finished run; empty if it has not finished or is damaged."""
         try:
             manifest = self._read_newest()
-            if manifest is None or find_damage(self.path, manifest.results):
+            if manifest is None or self._checks.find_damage(manifest.results):
                 return {}
             summary = json.loads((self.path / "summary.json").read_bytes())
         except (OSError, ValueError, RunError, RecursionError):
@@ -220,7 +221,7 @@ class RunFolder:
     def check_results(self) -> None:
         """Reject a finished run with damaged results."""
         manifest = self._read_newest()
-        if manifest and (damage := find_damage(self.path, manifest.results)):
+        if manifest and (damage := self._checks.find_damage(manifest.results)):
             raise RunError(
                 f"{self.path}: damaged: {describe_damage(damage)}. Restore these files, or write "
                 f"them again from the checkpoint: thalweg run {self.path} --resume"
@@ -305,7 +306,7 @@ class RunFolder:
             except RunError:
                 damage[f"{CHECKPOINT}/{manifest_path(self.path, rnd).name}"] = "damaged"
                 continue
-            found = find_damage(self.path, manifest.files, LOGS)
+            found = self._checks.find_damage(manifest.files, LOGS)
             damage |= found
             if PLAN in found:
                 raise RunError(
@@ -321,7 +322,7 @@ class RunFolder:
             return
         del self._kept[:-KEPT_ROUNDS]
         chosen = self._kept[-1]
-        self._report(chosen, damage | find_damage(self.path, chosen.results))
+        self._report(chosen, damage | self._checks.find_damage(chosen.results))
         self._cut_logs(chosen)
         self._remove_leftovers()
 
@@ -448,12 +449,13 @@ class RunFolder:
         manifest = self._read_newest()
         if manifest is None or manifest.rnd == 0:
             raise RunError(f"{self.path} contains no checkpoint: no round of this run is finished.")
-        if damage := find_damage(self.path, manifest.files, LOGS):
+        if damage := self._checks.find_damage(manifest.files, LOGS):
             raise RunError(f"{self.path}: damaged: {describe_damage(damage)}.")
         return self._read_states(manifest)
 
     def _read_states(self, manifest: Manifest) -> tuple[Tree, dict[int, Tree]]:
-        server = self._blobs.read(self._server_file(manifest.rnd))
+        digests = {self.path / name: digest for name, digest in manifest.files.items()}
+        server = self._blobs.read(self._server_file(manifest.rnd), digests)
         clients: dict[int, Tree] = {}
         for name in sorted(manifest.files):
             if name.startswith(f"{CHECKPOINT}/clients-"):

@@ -288,7 +288,7 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     reason = "not run yet"
     if damage:
         status, reason = "failed", damage
-    elif is_done(job):
+    elif is_done(job, folder):
         status, reason = "done", ""
     elif failure is not None:
         status, reason = "failed", failure
