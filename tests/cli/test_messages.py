@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from thalweg.cli.messages import print_message, wrap_message
+from thalweg.cli.messages import print_message
+from thalweg.core.wrapped_text import wrap_message
 
 PATH = "/data/" + "x" * 90 + ".csv"
 

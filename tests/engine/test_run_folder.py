@@ -12,7 +12,7 @@ import pytest
 import thalweg
 from contracts.runs import Interruption, interrupt_after
 from thalweg.core import files
-from thalweg.core.errors import RunError
+from thalweg.core.errors import RunError, format_warning
 from thalweg.core.trees import write_tree
 from thalweg.core.types import Rejection
 from thalweg.core.vectors import freeze
@@ -200,7 +200,9 @@ def damaged_folder(tmp_path, name, rounds=3):
 )
 def test_a_run_continues_before_a_damaged_checkpoint_and_says_so(tmp_path, name):
     damaged_folder(tmp_path, f"checkpoint/{name}")
-    reason = rf"damaged: checkpoint/{name} \(its content was changed\).*continues after round 2\."
+    reason = (
+        rf"continues after round 2\. Damaged:\n  checkpoint/{name} \(its content was changed\)$"
+    )
     with pytest.warns(RunWarning, match=reason):
         folder, (server, clients) = reopened(tmp_path)
     assert (server, clients) == ({"rnd": 2}, {5: [2]})
@@ -210,6 +212,22 @@ def test_a_run_continues_before_a_damaged_checkpoint_and_says_so(tmp_path, name)
     folder, (server, _) = reopened(tmp_path)
     assert server == {"rnd": 3}
     folder.close()
+
+
+def test_the_warning_has_a_line_of_at_most_80_columns_for_each_damaged_file(tmp_path):
+    damaged_folder(tmp_path, "checkpoint/server-00000003.safetensors")
+    (tmp_path / "command.txt").unlink()
+    (tmp_path / "environment.json").unlink()
+    with pytest.warns(RunWarning) as caught:
+        opened(tmp_path, resume=True).close()
+    message = str(caught[0].message).replace(str(tmp_path), "runs/a-long-name-of-a-run-seed0")
+    assert format_warning(message, RunWarning, "", 1).splitlines() == [
+        "thalweg: warning: runs/a-long-name-of-a-run-seed0: the run continues after round",
+        "2. Damaged:",
+        "  checkpoint/server-00000003.safetensors (its content was changed)",
+        "  command.txt (missing)",
+        "  environment.json (missing)",
+    ]
 
 
 def test_a_damaged_manifest_costs_one_round(tmp_path):
@@ -317,7 +335,7 @@ def test_damage_of_a_file_that_is_not_needed_is_reported(tmp_path):
     commit(folder, 1)
     folder.close()
     (tmp_path / "command.txt").unlink()
-    with pytest.warns(RunWarning, match=r"command.txt \(missing\)\. The run continues"):
+    with pytest.warns(RunWarning, match=r"continues after .*\n  command.txt \(missing\)$"):
         folder, (server, _) = reopened(tmp_path)
     assert server == {"rnd": 1}
     commit(folder, 2)
@@ -605,7 +623,7 @@ def test_a_damaged_summary_is_that_of_an_unfinished_run(tmp_path, text):
 def test_damaged_results_are_written_again(tmp_path):
     finished(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"mudel")
-    with pytest.warns(RunWarning, match=r"damaged: model.safetensors .* continues after round 4\."):
+    with pytest.warns(RunWarning, match=r"continues after round 4\. Damaged:\n  model.safetensors"):
         folder, (server, _) = reopened(tmp_path)
     assert server == {"rnd": 4}
     folder.write_result("model.safetensors", b"model")

@@ -16,6 +16,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from thalweg.core.wrapped_text import wrap_message
+
 MAX_LISTED = 20  # names in a message
 MAX_CLOSE = 3  # suggestions in a message
 NOT_FINITE = "is not a finite number"  # in messages of `Diverged`
@@ -121,7 +123,7 @@ def format_warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    """Return the text of a warning for the terminal, without a line of source.
+    """Return the text of a warning for the terminal, without a line of source, in 80 columns.
 
     Commands and worker processes use it in place of ``warnings.formatwarning``.
 
@@ -129,4 +131,5 @@ def format_warning(
     'UserWarning: two rows are equal\\n'
     """
     is_ours = category.__module__.startswith("thalweg")
-    return f"thalweg: warning: {message}\n" if is_ours else f"{category.__name__}: {message}\n"
+    text = f"thalweg: warning: {message}" if is_ours else f"{category.__name__}: {message}"
+    return wrap_message(text, 80) + "\n"

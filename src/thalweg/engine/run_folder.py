@@ -338,9 +338,9 @@ class RunFolder:
 
     def _report(self, chosen: Manifest, damage: Mapping[str, str]) -> None:
         if damage:
+            lines = "".join(f"\n  {name} ({reason})" for name, reason in damage.items())
             warnings.warn(
-                f"{self.path}: damaged: {describe_damage(damage)}. The run continues after round "
-                f"{chosen.rnd}.",
+                f"{self.path}: the run continues after round {chosen.rnd}. Damaged:{lines}",
                 RunWarning,
                 stacklevel=2,
             )
