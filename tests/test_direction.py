@@ -28,6 +28,7 @@ LAYERS = (
     },
     {"recipes", "scenarios", "baselines"},
     {"federation"},
+    {"native"},
     {"engine"},
     {"analysis", "report", "network"},
     {"cli"},

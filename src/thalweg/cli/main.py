@@ -116,7 +116,13 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets. Default: THALWEG_DATA, then the cache."),
 ]
-Engine = Annotated[str, typer.Option(help="fast, reference (slow, the specification) or auto.")]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="fast (in C where possible), torch (never in C), reference (slow, the specification) "
+        "or auto (fast)."
+    ),
+]
 RunsAtOnce = Annotated[
     int | None, typer.Option("--workers", help="Runs at the same time. Default: one per core.")
 ]

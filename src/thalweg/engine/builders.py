@@ -310,13 +310,21 @@ def _make_engine(
     from thalweg.engine.gather import Gather
     from thalweg.engine.stacked import StackedTrainer
     from thalweg.engine.workers import count_workers, make_trainer
+    from thalweg.native.trainer import make_native_trainer
 
     num_threads, augment = 1, scenario.augment
     if client_pool.clients.trains_by_tick:  # states are needed in this process, so train here
-        num_threads, workers = count_workers(workers, net, plan.local), 1
-    parts, loss = (net, recipe.objective, plan.local), get_loss(scenario, data)
-    trainer = make_trainer(*parts, data, workers, recipe.geometry, augment, loss)
-    here = StackedTrainer(*parts, Gather(data), recipe.geometry, augment, loss)
+        num_threads = count_workers(workers, net, plan.local)
+    parts = (net, recipe.objective, plan.local)
+    fixed = (recipe.geometry, augment, get_loss(scenario, data))
+    use_native = plan.engine == "fast"
+    native = make_native_trainer(*parts, data, *fixed) if use_native else None
+    here = StackedTrainer(*parts, Gather(data), *fixed, native)
+    trainer = (
+        here
+        if client_pool.clients.trains_by_tick
+        else make_trainer(*parts, data, workers, *fixed, use_native)
+    )
     labels, prequential = data.all_labels("train"), scenario.prequential
     return FastFederation(
         client_pool, labels, net, trainer, prequential, num_threads, augment is not None, here

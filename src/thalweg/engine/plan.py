@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import tomli_w
 
@@ -29,7 +29,8 @@ from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.recipes.compatibility import check_optimizer
 from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_sizes
 
-EngineName = Literal["fast", "reference"]
+EngineName = Literal["fast", "torch", "reference"]
+ENGINES = get_args(EngineName)
 Method = TypeVar("Method", bound=Recipe | Baseline)
 # Settings of a scenario that baselines do not use, as messages show them.
 UNUSED_BY_BASELINES = {
@@ -180,8 +181,8 @@ def make_plan(
         "thalweg.compare.",
     )
     recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
-    if engine not in ("auto", "fast", "reference"):
-        raise UnknownName("engine", engine, ["auto", "fast", "reference"])
+    if engine not in ("auto", *ENGINES):
+        raise UnknownName("engine", engine, ["auto", *ENGINES])
     recipe, scenario = _apply_changes(
         recipe,
         scenario,
@@ -192,7 +193,7 @@ def make_plan(
         data_dir=data_dir,
         **settings,
     )
-    return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
+    return Plan(recipe, scenario, seed, "fast" if engine == "auto" else cast(EngineName, engine))
 
 
 def format_command(

@@ -63,6 +63,7 @@ from thalweg.engine.plan import (
     plan_differences,
     plan_to_toml,
 )
+from thalweg.native.library import get_kernel_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -345,7 +346,7 @@ class RunFolder:
                 stacklevel=2,
             )
         before = {"thalweg": chosen.version} | self._read_environment("packages")
-        now = {"thalweg": __version__} | _package_versions()
+        now = {"thalweg": __version__, "kernel": get_kernel_name()} | _package_versions()
         changes = [
             f"{name} {version} -> {now[name]}"
             for name, version in before.items()
@@ -556,7 +557,7 @@ def environment() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "packages": dict(_package_versions()),
+        "packages": _package_versions() | {"kernel": get_kernel_name()},
     }
 
 

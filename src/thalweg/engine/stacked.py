@@ -46,6 +46,7 @@ from thalweg.losses import (
     decode_outputs,
     get_log_probabilities,
 )
+from thalweg.native.trainer import NativeTrainer
 from thalweg.nets import Net
 from thalweg.nets.module_net import ModuleNet
 
@@ -120,9 +121,11 @@ class StackedTrainer:
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
         loss: Loss = CrossEntropy(),  # noqa: B008  frozen
+        native: NativeTrainer | None = None,
     ) -> None:
         self._net, self._objective, self._local, self._gather = net, objective, local, gather
         self._geometry, self._augment, self._loss = geometry, augment, loss
+        self._native = native  # computes predictions, and steps if it can
         self._is_stacked = stack_size(net) > 1  # if False: one model after the other
         self._takes_turns = isinstance(net, ModuleNet) and not self._is_stacked  # one per step
 
@@ -183,6 +186,10 @@ class StackedTrainer:
         Padding changes nothing for nets that treat samples independently. Modules that are not
         stacked receive the samples of each mini-batch without padding.
         """
+        if self._native is not None and self._native.can_train:
+            task = StackTask(np.zeros(live.shape[1], np.int64), items, weights, live, sizes=sizes)
+            self._take_native_steps(self._native, stack, task)
+            return
         memo = memo or {}
         widths = _widths(weights, live)
         for step, width in enumerate(widths):
@@ -194,6 +201,15 @@ class StackedTrainer:
                 size = width if sizes is None else int(sizes[step, who[k]])
                 mine = who[k : k + 1]
                 self._step_clients(stack, mine, items[step, :, :size], weights[step], memo)
+
+    def _take_native_steps(self, native: NativeTrainer, stack: Stack, task: StackTask) -> None:
+        velocity = stack.optimizer.get("velocity")
+        scales = None if stack.lr_scales is None else stack.lr_scales.view(-1).numpy()
+        losses = native.take_steps(
+            task, stack.params.numpy(), None if velocity is None else velocity.numpy(), scales
+        )
+        stack.loss_sum.add_(torch.from_numpy(losses))
+        stack.num_steps[:] += task.live.sum(axis=0)
 
     def _step_clients(
         self,
@@ -231,6 +247,8 @@ class StackedTrainer:
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
+        if self._native is not None:
+            return self._native.predict(params, part, rows)
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
         labels = np.empty_like(self._gather.labels(part, rows))
         losses = np.empty(len(rows), dtype=np.float32)
@@ -251,6 +269,8 @@ class StackedTrainer:
 
     def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
         """Return the logits (n, C) of a model on rows of a part."""
+        if self._native is not None:
+            return self._native.outputs(params, part, rows)
         found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():

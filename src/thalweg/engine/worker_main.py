@@ -25,6 +25,7 @@ from thalweg.engine.processes import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
 from thalweg.local import Geometry, LocalTraining, Objective
 from thalweg.losses import CrossEntropy, Loss
+from thalweg.native.trainer import make_native_trainer
 from thalweg.nets import Net
 
 
@@ -63,6 +64,7 @@ class WorkerSetup(NamedTuple):
     augment: Augmentation | None
     views: tuple[View, ...] = ()
     loss: Loss = CrossEntropy()
+    use_native: bool = False
 
 
 class Train(NamedTuple):
@@ -153,15 +155,10 @@ def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> Stac
         views=setup.views,
         **arrays,
     )
-    return StackedTrainer(
-        setup.net,
-        setup.objective,
-        setup.local,
-        Gather(data),
-        setup.geometry,
-        setup.augment,
-        setup.loss,
-    )
+    fixed = (setup.geometry, setup.augment, setup.loss)
+    parts = (setup.net, setup.objective, setup.local)
+    native = make_native_trainer(*parts, data, *fixed) if setup.use_native else None
+    return StackedTrainer(*parts, Gather(data), *fixed, native)
 
 
 def _execute(

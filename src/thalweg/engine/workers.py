@@ -47,6 +47,7 @@ from thalweg.engine.worker_main import (
 )
 from thalweg.local import Euclidean, Geometry, LocalTraining, Objective
 from thalweg.losses import CrossEntropy, Loss
+from thalweg.native.trainer import make_native_trainer
 from thalweg.nets import Net
 from thalweg.nets.module_net import ModuleNet
 
@@ -99,6 +100,7 @@ class WorkerPool:
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
         loss: Loss = CrossEntropy(),  # noqa: B008  frozen
+        use_native: bool = False,
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
         self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
@@ -117,7 +119,7 @@ class WorkerPool:
         try:
             for _ in range(num_workers):
                 self._start_worker()
-            self._send_setup(net, objective, local, data, geometry, augment, loss)
+            self._send_setup(net, objective, local, data, geometry, augment, loss, use_native)
         except BaseException:
             self.close()
             raise
@@ -197,6 +199,7 @@ class WorkerPool:
         geometry: Geometry,
         augment: Augmentation | None,
         loss: Loss,
+        use_native: bool,
     ) -> None:
         arrays: dict[str, SharedArray | FilePart] = {}
         for name in ("x", "y", "x_test", "y_test", "index", "index_test"):
@@ -223,6 +226,7 @@ class WorkerPool:
             augment,
             data.views,
             loss,
+            use_native,
         )
         for worker in range(len(self._processes)):
             self._send(worker, setup)
@@ -336,12 +340,24 @@ def make_trainer(
     geometry: Geometry = Euclidean(),  # noqa: B008  frozen
     augment: Augmentation | None = None,
     loss: Loss = CrossEntropy(),  # noqa: B008  frozen
+    use_native: bool = False,
 ) -> Trainer:
-    """Return a trainer in this process for one worker, else a pool of workers.
+    """Return a trainer for the training and the predictions of a run.
+
+    With `use_native`, the native kernel trains in threads of this process where it can. Else:
+    a trainer in this process for one worker, or a pool of workers.
 
     ``"auto"`` means one worker per core if there is enough to compute (starting a pool takes a
     second or two) and the objects can be sent to other processes. Results do not depend on it.
     """
+    native = None
+    if use_native:
+        num_threads = count_cores() if workers == "auto" else workers
+        native = make_native_trainer(
+            net, objective, local, data, geometry, augment, loss, num_threads
+        )
+        if native is not None and native.can_train:
+            return native
     if workers == "auto" and not _can_share():
         workers = 1
     workers = count_workers(workers, net, local)
@@ -354,8 +370,8 @@ def make_trainer(
             stacklevel=2,
         )
     if workers == 1 or not _can_share() or not can_send_to_worker(*parts):
-        return StackedTrainer(net, objective, local, Gather(data), geometry, augment, loss)
-    return WorkerPool(net, objective, local, data, workers, geometry, augment, loss)
+        return StackedTrainer(net, objective, local, Gather(data), geometry, augment, loss, native)
+    return WorkerPool(net, objective, local, data, workers, geometry, augment, loss, use_native)
 
 
 def count_workers(workers: int | Literal["auto"], net: Net, local: LocalTraining) -> int:

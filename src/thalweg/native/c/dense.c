@@ -1,0 +1,170 @@
+/* A fully connected layer: y = W x + b, with W (outputs, inputs) row by row. */
+
+#include "kernel.h"
+
+/* y[o][lane] = b[o] + sum_i W[o][i] x[i][lane], for n outputs from `first` on.
+
+   Loop order: the inputs are the inner loop; n x PARTS accumulators stay in registers, and one
+   step of the loop loads one vector x[i] and n scalars of W for n x PARTS multiply-adds. */
+INLINE void dense_forward_tile(const int n, int inputs, const float *w, const float *b,
+                               const float *x, float *y, int relu) {
+    vec sum[TILE][PARTS];
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++)
+        sum[t][p] = (vec){0} + b[t];
+    for (int i = 0; i < inputs; i++) {
+        const vec *in = (const vec *)(x + (int64_t)i * LANES);
+        UNROLL for (int t = 0; t < n; t++) {
+            float weight = w[(int64_t)t * inputs + i];
+            UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] += weight * in[p];
+        }
+    }
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++)
+        ((vec *)(y + t * LANES))[p] = relu ? max_zero(sum[t][p]) : sum[t][p];
+}
+
+/* grad_x[i][lane] = sum_o W[o][i] grad_y[o][lane], for n inputs. The same loop, W by column. */
+INLINE void dense_backward_tile(const int n, int inputs, int outputs, const float *w,
+                                const float *grad_y, float *grad_x) {
+    vec sum[TILE][PARTS];
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] = (vec){0};
+    for (int o = 0; o < outputs; o++) {
+        const vec *in = (const vec *)(grad_y + (int64_t)o * LANES);
+        UNROLL for (int t = 0; t < n; t++) {
+            float weight = w[(int64_t)o * inputs + t];
+            UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] += weight * in[p];
+        }
+    }
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++)
+        ((vec *)(grad_x + t * LANES))[p] = sum[t][p];
+}
+
+/* The gradient of n rows of W at LANES columns, and their update:
+   g[o][i] = sum_b grad_y[o][b] x[b][i].
+
+   Loop order: the samples are the inner loop; vectors run along the columns i, which are
+   contiguous in W, so that the gradient never goes through memory. */
+INLINE void dense_weights_tile(const int n, int batch, int inputs, int outputs, int first_input,
+                               int64_t at, const float *grad_y, const float *rows,
+                               int64_t row_stride, const Update *up) {
+    vec sum[TILE][PARTS];
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] = (vec){0};
+    for (int b = 0; b < batch; b++) {
+        const vec *in = (const vec *)(rows + b * row_stride);
+        const float *error = grad_y + (int64_t)(b / LANES) * outputs * LANES + b % LANES;
+        UNROLL for (int t = 0; t < n; t++) {
+            float e = error[t * LANES];
+            UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] += e * in[p];
+        }
+    }
+    int columns = min_int(LANES, inputs - first_input);
+    UNROLL for (int t = 0; t < n; t++) {
+        int64_t to = at + (int64_t)t * inputs;
+        if (columns == LANES) {
+            UNROLL for (int p = 0; p < PARTS; p++) descend_vec(up, to + p * WIDTH, sum[t][p]);
+        } else {
+            const float *numbers = (const float *)sum[t];
+            for (int c = 0; c < columns; c++) descend_one(up, to + c, numbers[c]);
+        }
+    }
+}
+
+#define FOR_TILE_SIZES(CALL) \
+    switch (n) {             \
+    case 1: CALL(1) break;   \
+    case 2: CALL(2) break;   \
+    case 3: CALL(3) break;   \
+    TILE_CASES(CALL)         \
+    }
+#if TILE >= 6
+#define TILE_CASES_6(CALL) \
+    case 4: CALL(4) break; \
+    case 5: CALL(5) break; \
+    case 6: CALL(6) break;
+#else
+#define TILE_CASES_6(CALL)
+#endif
+#if TILE >= 12
+#define TILE_CASES(CALL)     \
+    TILE_CASES_6(CALL)       \
+    case 7: CALL(7) break;   \
+    case 8: CALL(8) break;   \
+    case 9: CALL(9) break;   \
+    case 10: CALL(10) break; \
+    case 11: CALL(11) break; \
+    case 12: CALL(12) break;
+#else
+#define TILE_CASES(CALL) TILE_CASES_6(CALL)
+#endif
+
+/* All blocks: the tile of W stays in the first-level cache while the blocks pass. */
+static void dense_forward(const Layer *layer, const float *params, const float *x, int blocks,
+                          float *y, int64_t y_block) {
+    int tiles = count_tiles(layer->outputs, TILE);
+    for (int tile = 0; tile < tiles; tile++) {
+        int first = layer->outputs * tile / tiles;
+        int n = layer->outputs * (tile + 1) / tiles - first;
+        const float *w = params + layer->weight + (int64_t)first * layer->inputs;
+        const float *b = params + layer->bias + first;
+        for (int block = 0; block < blocks; block++) {
+            const float *in = x + (int64_t)block * layer->inputs * LANES;
+            float *out = y + block * y_block + (int64_t)first * LANES;
+#define CALL(N) dense_forward_tile(N, layer->inputs, w, b, in, out, layer->relu);
+            FOR_TILE_SIZES(CALL)
+#undef CALL
+        }
+    }
+}
+
+static void dense_backward(const Layer *layer, const float *params, const float *grad_y,
+                           int blocks, float *grad_x) {
+    int tiles = count_tiles(layer->inputs, TILE);
+    for (int block = 0; block < blocks; block++) {
+        const float *in = grad_y + (int64_t)block * layer->outputs * LANES;
+        for (int tile = 0; tile < tiles; tile++) {
+            int first = (int)((int64_t)layer->inputs * tile / tiles);
+            int n = (int)((int64_t)layer->inputs * (tile + 1) / tiles) - first;
+            const float *w = params + layer->weight + first;
+            float *out = grad_x + ((int64_t)block * layer->inputs + first) * LANES;
+#define CALL(N) dense_backward_tile(N, layer->inputs, layer->outputs, w, in, out);
+            FOR_TILE_SIZES(CALL)
+#undef CALL
+        }
+    }
+}
+
+static void dense_update(const Layer *layer, const float *grad_y, int batch, const float *rows,
+                         int64_t row_stride, const Update *up) {
+    int tiles = count_tiles(layer->outputs, TILE);
+    for (int first_input = 0; first_input < layer->inputs; first_input += LANES)
+        for (int tile = 0; tile < tiles; tile++) {
+            int first = layer->outputs * tile / tiles;
+            int n = layer->outputs * (tile + 1) / tiles - first;
+            int64_t at = layer->weight + (int64_t)first * layer->inputs + first_input;
+            const float *errors = grad_y + (int64_t)first * LANES;
+#define CALL(N)                                                                                  \
+    dense_weights_tile(N, batch, layer->inputs, layer->outputs, first_input, at, errors,         \
+                       rows + first_input, row_stride, up);
+            FOR_TILE_SIZES(CALL)
+#undef CALL
+        }
+    int blocks = count_tiles(batch, LANES);
+    for (int o = 0; o < layer->outputs; o++) {
+        vec sum = {0};
+        for (int block = 0; block < blocks; block++)
+            UNROLL for (int p = 0; p < PARTS; p++)
+                sum += ((const vec *)(grad_y + ((int64_t)block * layer->outputs + o) * LANES))[p];
+        descend_one(up, layer->bias + o, sum_lanes(sum));
+    }
+}
+
+/* Copy activations [feature][LANES] of all blocks to rows [sample][feature]. */
+static void to_rows(const float *x, int features, int batch, float *rows, int64_t row_stride) {
+    for (int block = 0; block * LANES < batch; block++) {
+        const float *in = x + (int64_t)block * features * LANES;
+        int count = min_int(LANES, batch - block * LANES);
+        for (int lane = 0; lane < count; lane++) {
+            float *out = rows + (int64_t)(block * LANES + lane) * row_stride;
+            for (int f = 0; f < features; f++) out[f] = in[(int64_t)f * LANES + lane];
+        }
+    }
+}

@@ -1,0 +1,272 @@
+/* The entry points: a client's local round, and predictions. See kernel.h for the layout. */
+
+#include "kernel.h"
+
+#include "dense.c"
+#include "conv_pool.c"
+#include "gather.c"
+#include "loss.c"
+#include "supports.c"
+
+/* --- workspace --- */
+
+INLINE int64_t out_height(const Layer *l) { return l->kind == CONV_POOL ? conv_rows(l) / 2 : 1; }
+INLINE int64_t out_width(const Layer *l) { return l->kind == CONV_POOL ? conv_columns(l) / 2 : 1; }
+
+INLINE float *take(char *base, int64_t *at, int64_t bytes) {
+    int64_t first = *at;
+    *at += round_up(bytes, 64);
+    return base ? (float *)(base + first) : 0;
+}
+
+/* Place all buffers for mini-batches of up to `batch` samples; with base = null: count bytes. */
+static Workspace lay_out(const Layer *layers, int count, int batch, int trains, char *base) {
+    Workspace space = {0};
+    int64_t blocks = count_tiles(batch, LANES), at = 0, scratch = 0;
+    for (int i = 0; i < count; i++) {
+        const Layer *layer = layers + i;
+        Buffers *mine = space.layer + i;
+        int64_t inner = (int64_t)layer->inputs * layer->height * layer->width * LANES;
+        int padding = layer->kind == CONV_POOL ? layer->padding : 0;
+        mine->block = (int64_t)layer->inputs * (layer->height + 2 * padding) *
+                      (layer->width + 2 * padding) * LANES;
+        mine->grad_block = inner;
+        mine->x = take(base, &at, 4 * blocks * mine->block);
+        if (!trains) continue;
+        if (i > 0) mine->grad_x = take(base, &at, 4 * blocks * inner);
+        if (layer->kind == DENSE) {
+            mine->row_stride = round_up(layer->inputs, LANES);
+            mine->rows = take(base, &at, 4 * blocks * LANES * mine->row_stride);
+        } else {
+            mine->place_block = (int64_t)layer->outputs * out_height(layer) * out_width(layer) * LANES;
+            mine->place = (int8_t *)take(base, &at, blocks * mine->place_block);
+            int64_t weights = (int64_t)layer->outputs * layer->inputs * layer->kernel * layer->kernel;
+            int64_t map = (int64_t)layer->outputs * conv_rows(layer) * conv_columns(layer) * LANES;
+            int64_t need = round_up(map, LANES) + 2 * round_up(weights + layer->outputs, LANES);
+            scratch = need > scratch ? need : scratch;
+        }
+    }
+    int outputs = layers[count - 1].outputs;
+    space.logits = take(base, &at, 4 * blocks * outputs * LANES);
+    if (trains) space.grad_logits = take(base, &at, 4 * blocks * outputs * LANES);
+    space.scratch = take(base, &at, 4 * scratch);
+    space.bytes = at;
+    return space;
+}
+
+int64_t thalweg_workspace(const Layer *layers, int32_t count, int32_t batch, int32_t trains) {
+    return lay_out(layers, count, batch, trains, 0).bytes;
+}
+
+/* --- forward and backward --- */
+
+static void forward(const Layer *layers, int count, const float *params, const Workspace *space,
+                    int batch, int trains) {
+    int blocks = count_tiles(batch, LANES);
+    for (int i = 0; i < count; i++) {
+        const Layer *layer = layers + i;
+        const Buffers *mine = space->layer + i;
+        int is_last = i == count - 1;
+        float *y = is_last ? space->logits : mine[1].x;
+        int64_t y_block = is_last ? (int64_t)layer->outputs * LANES : mine[1].block;
+        if (layer->kind == DENSE) {
+            dense_forward(layer, params, mine->x, blocks, y, y_block);
+            continue;
+        }
+        int padding = is_last || layer[1].kind == DENSE ? 0 : layer[1].padding;
+        Strides to = {.row = (out_width(layer) + 2 * padding) * LANES};
+        to.channel = (out_height(layer) + 2 * padding) * to.row;
+        for (int block = 0; block < blocks; block++)
+            conv_forward(layer, params, mine->x + block * mine->block,
+                         y + block * y_block + padding * to.row + padding * LANES, to,
+                         trains ? mine->place + block * mine->place_block : 0);
+    }
+}
+
+/* Set the gradient to zero where the ReLU of the activations was zero. */
+static void relu_backward(const float *y, float *grad, int64_t count) {
+    for (int64_t i = 0; i < count; i += WIDTH) {
+        vec *g = (vec *)(grad + i);
+        *g = (vec)((ivec)*g & (*(const vec *)(y + i) > 0));
+    }
+}
+
+static void conv_layer_backward(const Layer *layer, const Buffers *mine, const float *grad_y,
+                                int64_t grad_block, int blocks, const float *params,
+                                float *scratch, const Update *up) {
+    int64_t taps = (int64_t)layer->inputs * layer->kernel * layer->kernel;
+    int64_t weights = layer->outputs * taps;
+    int64_t channel = (int64_t)conv_rows(layer) * conv_columns(layer) * LANES;
+    int64_t pooled = out_height(layer) * out_width(layer) * LANES;
+    float *map = scratch, *sums = scratch + round_up(layer->outputs * channel, LANES);
+    float *turned = sums + round_up(weights + layer->outputs, LANES);
+    memset(sums, 0, sizeof(float) * (weights + layer->outputs));
+    if (mine->grad_x) turn_weights(layer, params, turned);
+    for (int block = 0; block < blocks; block++) {
+        for (int o = 0; o < layer->outputs; o++)
+            unpool(conv_rows(layer), conv_columns(layer), grad_y + block * grad_block + o * pooled,
+                   mine->place + block * mine->place_block + o * pooled, map + o * channel);
+        conv_weights(layer, map, mine->x + block * mine->block, sums);
+        if (mine->grad_x)
+            conv_backward(layer, turned, map, mine->grad_x + block * mine->grad_block);
+    }
+    for (int64_t i = 0; i < weights; i++) descend_one(up, layer->weight + i, sums[i]);
+    for (int o = 0; o < layer->outputs; o++) descend_one(up, layer->bias + o, sums[weights + o]);
+}
+
+/* Add a gradient [sample][feature] to one in blocks. */
+static void add_rows(const float *rows, int features, int batch, float *grad) {
+    for (int b = 0; b < batch; b++) {
+        float *to = grad + (int64_t)(b / LANES) * features * LANES + b % LANES;
+        for (int f = 0; f < features; f++) to[(int64_t)f * LANES] += rows[(int64_t)b * features + f];
+    }
+}
+
+/* Gradients from the last layer to the first. Each layer computes the gradient of its input
+   before its own parameters change. `grad_features` is an additional gradient of the input of the
+   last layer (B, F), or null. */
+static void backward(const Layer *layers, int count, const float *params, const Workspace *space,
+                     int batch, const float *grad_features, const Update *up) {
+    int blocks = count_tiles(batch, LANES);
+    const float *grad_y = space->grad_logits;
+    int64_t grad_block = (int64_t)layers[count - 1].outputs * LANES;
+    for (int i = count - 1; i >= 0; i--) {
+        const Layer *layer = layers + i;
+        const Buffers *mine = space->layer + i;
+        if (layer->kind == DENSE) {
+            if (mine->grad_x) {
+                dense_backward(layer, params, grad_y, blocks, mine->grad_x);
+                if (grad_features && i == count - 1)
+                    add_rows(grad_features, layer->inputs, batch, mine->grad_x);
+                if (layer[-1].kind == DENSE && layer[-1].relu)
+                    relu_backward(mine->x, mine->grad_x, blocks * mine->grad_block);
+                to_rows(mine->x, layer->inputs, batch, mine->rows, mine->row_stride);
+            }
+            dense_update(layer, grad_y, batch, mine->rows, mine->row_stride, up);
+        } else {
+            conv_layer_backward(layer, mine, grad_y, grad_block, blocks, params, space->scratch, up);
+        }
+        grad_y = mine->grad_x;
+        grad_block = mine->grad_block;
+    }
+}
+
+/* Copy samples into the input of the first layer. */
+static void load(const Layer *layers, const Workspace *space, const Samples *data,
+                 const int32_t *rows, int batch, int trains) {
+    const Buffers *first = space->layer;
+    int padding = layers[0].kind == CONV_POOL ? layers[0].padding : 0;
+    for (int block = 0; block * LANES < batch; block++)
+        gather_block(data, rows + block * LANES, min_int(LANES, batch - block * LANES), padding,
+                     first->x + block * first->block);
+    if (trains && layers[0].kind == DENSE)
+        gather_rows(data, rows, batch, first->rows, first->row_stride);
+}
+
+/* Copy numbers [feature][LANES] of all blocks to rows (B, F) without gaps. */
+static void store(const float *blocks, int features, int batch, float *rows) {
+    to_rows(blocks, features, batch, rows, features);
+}
+
+/* --- entry points ---
+
+   `base` is a workspace of `thalweg_workspace` bytes, aligned to 64 and set to zero before its
+   first use. A workspace belongs to one net, one number of samples and one thread. */
+
+/* The mini-batches of K clients in S steps, as in engine.stacked.StackTask. */
+typedef struct {
+    const int32_t *rows;   /* (S, K, B) rows of the samples */
+    const void *targets;   /* (S, K, B) labels, int64, or (S, K, B, outputs) numbers, float32 */
+    const float *weights;  /* (S, K, B) */
+    const int32_t *sizes;  /* (S, K) samples of a mini-batch; 0: no step */
+    int32_t steps, clients, width, loss;
+} Batches;
+
+/* Take the steps of client k. Changes up->params and up->velocity; returns the sum of losses. */
+static double train_client(const Layer *layers, int count, const Samples *data,
+                           const Batches *batches, int k, const Update *up,
+                           const Workspace *space) {
+    int outputs = layers[count - 1].outputs;
+    int64_t target_bytes = batches->loss == CROSS_ENTROPY ? 8 : 4 * outputs;
+    double total = 0;
+    for (int s = 0; s < batches->steps; s++) {
+        int64_t which = (int64_t)s * batches->clients + k, first = which * batches->width;
+        int batch = batches->sizes[which];
+        if (batch == 0) continue;
+        load(layers, space, data, batches->rows + first, batch, 1);
+        forward(layers, count, up->params, space, batch, 1);
+        total += weighted_loss(batches->loss, space->logits, space->grad_logits, outputs, batch,
+                               (const char *)batches->targets + first * target_bytes,
+                               batches->weights + first);
+        backward(layers, count, up->params, space, batch, 0, up);
+    }
+    return total;
+}
+
+/* Train client k in place: `params` and `velocity` (P,); velocity is null without momentum. */
+double thalweg_steps(const Layer *layers, int32_t count, const Samples *data,
+                     const Batches *batches, int32_t k, float *params, float *velocity, float lr,
+                     float momentum, float decay, char *base) {
+    Workspace space = lay_out(layers, count, batches->width, 1, base);
+    Update up = {params, velocity, 0, lr, momentum, decay};
+    return train_client(layers, count, data, batches, k, &up, &space);
+}
+
+/* Train clients first .. last - 1, each from row models[k] of the bank (M, P). Writes their
+   changes to rows of `deltas` (K, P) and the sums of their losses to `losses` (K,). `own` has room
+   for the parameters and the velocity of one client (2 P numbers). */
+void thalweg_train(const Layer *layers, int32_t count, const Samples *data,
+                   const Batches *batches, int32_t first, int32_t last, const float *bank,
+                   int64_t num_params, const int64_t *models, const float *lrs, float momentum,
+                   float decay, float *deltas, double *losses, float *own, char *base) {
+    Workspace space = lay_out(layers, count, batches->width, 1, base);
+    size_t bytes = sizeof(float) * num_params;
+    for (int k = first; k < last; k++) {
+        const float *start = bank + models[k] * num_params;
+        float *delta = deltas + k * num_params, *velocity = momentum != 0 ? own + num_params : 0;
+        memcpy(own, start, bytes);
+        if (velocity) memset(velocity, 0, bytes);
+        Update up = {own, velocity, 0, lrs[k], momentum, decay};
+        losses[k] = train_client(layers, count, data, batches, k, &up, &space);
+        for (int64_t i = 0; i < num_params; i++) delta[i] = own[i] - start[i];
+    }
+}
+
+/* Outputs (n, C) of one model on rows, in batches of `batch` samples. */
+void thalweg_predict(const Layer *layers, int32_t count, const Samples *data, int64_t n,
+                     const int32_t *rows, int32_t batch, const float *params, float *outputs,
+                     char *base) {
+    Workspace space = lay_out(layers, count, batch, 0, base);
+    int C = layers[count - 1].outputs;
+    for (int64_t first = 0; first < n; first += batch) {
+        int size = (int)(n - first < batch ? n - first : batch);
+        load(layers, &space, data, rows + first, size, 0);
+        forward(layers, count, params, &space, size, 0);
+        store(space.logits, C, size, outputs + first * C);
+    }
+}
+
+/* Outputs (B, C) and inputs of the last layer (B, F) of one model on rows; the workspace keeps
+   what `thalweg_backward` needs. */
+void thalweg_forward(const Layer *layers, int32_t count, const Samples *data, int32_t batch,
+                     const int32_t *rows, const float *params, float *outputs, float *features,
+                     char *base) {
+    Workspace space = lay_out(layers, count, batch, 1, base);
+    const Layer *last = layers + count - 1;
+    load(layers, &space, data, rows, batch, 1);
+    forward(layers, count, params, &space, batch, 1);
+    store(space.logits, last->outputs, batch, outputs);
+    if (features) store(space.layer[count - 1].x, last->inputs, batch, features);
+}
+
+/* The gradient (P,) for the gradients of the outputs (B, C) and features (B, F; or null). */
+void thalweg_backward(const Layer *layers, int32_t count, int32_t batch, const float *params,
+                      const float *grad_outputs, const float *grad_features, float *gradient,
+                      char *base) {
+    Workspace space = lay_out(layers, count, batch, 1, base);
+    int C = layers[count - 1].outputs;
+    memset(space.grad_logits, 0, sizeof(float) * round_up(batch, LANES) * C);
+    add_rows(grad_outputs, C, batch, space.grad_logits);
+    Update up = {0, 0, gradient, 0, 0, 0};
+    backward(layers, count, params, &space, batch, grad_features, &up);
+}

@@ -1,0 +1,173 @@
+"""Find and load the library of the native kernel that suits this processor."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from thalweg.core.errors import require
+
+FOLDER = Path(__file__).parent
+LANES = 16  # samples per block, as in c/kernel.h
+# From the fastest to the one that every processor of the family has.
+INSTRUCTION_SETS = {
+    "x86_64": ("avx512", "avx2", "sse2"),
+    "aarch64": ("neon",),
+    "arm64": ("neon",),
+}
+VARIABLE = "THALWEG_INSTRUCTION_SET"
+
+
+class LayerRecord(ctypes.Structure):
+    """`Layer` of c/kernel.h."""
+
+    _fields_ = [
+        ("kind", c_int32),
+        ("inputs", c_int32),
+        ("outputs", c_int32),
+        ("height", c_int32),
+        ("width", c_int32),
+        ("kernel", c_int32),
+        ("padding", c_int32),
+        ("relu", c_int32),
+        ("weight", c_int64),
+        ("bias", c_int64),
+    ]
+
+
+class SamplesRecord(ctypes.Structure):
+    """`Samples` of c/kernel.h."""
+
+    _fields_ = [
+        ("x", c_void_p),
+        ("kind", c_int32),
+        ("channels", c_int32),
+        ("height", c_int32),
+        ("width", c_int32),
+        ("scale", c_void_p),
+        ("shift", c_void_p),
+    ]
+
+
+class BatchesRecord(ctypes.Structure):
+    """`Batches` of c/kernel.c."""
+
+    _fields_ = [
+        ("rows", c_void_p),
+        ("targets", c_void_p),
+        ("weights", c_void_p),
+        ("sizes", c_void_p),
+        ("steps", c_int32),
+        ("clients", c_int32),
+        ("width", c_int32),
+        ("loss", c_int32),
+    ]
+
+
+class Kernel(NamedTuple):
+    """The functions of a loaded library. ctypes releases the interpreter lock during a call."""
+
+    name: str  # such as "native-avx2"
+    workspace: Callable[..., int]
+    steps: Callable[..., float]
+    train: Callable[..., None]
+    predict: Callable[..., None]
+    forward: Callable[..., None]
+    backward: Callable[..., None]
+
+
+def find_kernel() -> Kernel | str:
+    """Return the kernel for this processor, or a sentence that says why there is none.
+
+    The environment variable THALWEG_INSTRUCTION_SET names another set, for tests.
+    """
+    machine = platform.machine()
+    known = INSTRUCTION_SETS.get(machine)
+    if known is None:
+        return f"there is no native kernel for the processor {machine!r}"
+    built = [name for name in known if _find_library(name) is not None]
+    if not built:
+        return (
+            "the native kernel is not built: there was no C compiler at installation. Install gcc "
+            "or clang and reinstall thalweg"
+        )
+    wanted = os.environ.get(VARIABLE)
+    usable = [name for name in built if _is_supported(name, built)]
+    if wanted is not None:
+        require(
+            wanted in usable,
+            f"{VARIABLE}={wanted}: expected one of {', '.join(usable)}.",
+        )
+        return _load(wanted)
+    return _load(usable[0]) if usable else "this processor has none of the built instruction sets"
+
+
+def get_kernel_name() -> str:
+    """Return the kernel of this machine: such as "native-avx2", or "torch"."""
+    kernel = find_kernel()
+    return "torch" if isinstance(kernel, str) else kernel.name
+
+
+def _find_library(name: str) -> Path | None:
+    return next(iter(sorted(FOLDER.glob(f"_kernel_{name}.*"))), None)
+
+
+def _is_supported(name: str, built: list[str]) -> bool:
+    if name in ("sse2", "neon"):
+        return True
+    if "sse2" not in built:  # the check must run on every processor
+        return False
+    check = _open("sse2").thalweg_supports
+    check.argtypes, check.restype = [c_char_p], c_int32
+    return bool(check(name.encode()))
+
+
+@cache
+def _open(name: str) -> Any:
+    path = _find_library(name)
+    assert path is not None
+    return ctypes.CDLL(str(path))
+
+
+@cache
+def _load(name: str) -> Kernel:
+    library = _open(name)
+    layers = [POINTER(LayerRecord), c_int32]
+    samples, batches = POINTER(SamplesRecord), POINTER(BatchesRecord)
+    signatures = {
+        "workspace": (c_int64, [*layers, c_int32, c_int32]),
+        "steps": (
+            c_double,
+            [*layers, samples, batches, c_int32, c_void_p, c_void_p]
+            + [c_float, c_float, c_float, c_void_p],
+        ),
+        "train": (
+            None,
+            [*layers, samples, batches, c_int32, c_int32, c_void_p, c_int64, c_void_p, c_void_p]
+            + [c_float, c_float, c_void_p, c_void_p, c_void_p, c_void_p],
+        ),
+        "predict": (
+            None,
+            [*layers, samples, c_int64, c_void_p, c_int32, c_void_p, c_void_p, c_void_p],
+        ),
+        "forward": (
+            None,
+            [*layers, samples, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
+        ),
+        "backward": (
+            None,
+            [*layers, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
+        ),
+    }
+    functions = {}
+    for short, (result, arguments) in signatures.items():
+        function = getattr(library, f"thalweg_{short}")
+        function.restype, function.argtypes = result, arguments
+        functions[short] = function
+    return Kernel(f"native-{name}", **functions)
