@@ -138,32 +138,20 @@ def _open(name: str) -> Any:
 @cache
 def _load(name: str) -> Kernel:
     library = _open(name)
-    layers = [POINTER(LayerRecord), c_int32]
+    number, real, address = c_int32, c_float, c_void_p
+    net = [POINTER(LayerRecord), number]
     samples, batches = POINTER(SamplesRecord), POINTER(BatchesRecord)
-    signatures = {
-        "workspace": (c_int64, [*layers, c_int32, c_int32]),
-        "steps": (
-            c_double,
-            [*layers, samples, batches, c_int32, c_void_p, c_void_p]
-            + [c_float, c_float, c_float, c_void_p],
-        ),
+    task, reals = [*net, samples, batches], [real, real]
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "workspace": (c_int64, [*net, number, number]),
+        "steps": (c_double, [*task, number, address, address, real, *reals, address]),
         "train": (
             None,
-            [*layers, samples, batches, c_int32, c_int32, c_void_p, c_int64, c_void_p, c_void_p]
-            + [c_float, c_float, c_void_p, c_void_p, c_void_p, c_void_p],
+            [*task, number, number, address, c_int64, address, address, *reals, *[address] * 4],
         ),
-        "predict": (
-            None,
-            [*layers, samples, c_int64, c_void_p, c_int32, c_void_p, c_void_p, c_void_p],
-        ),
-        "forward": (
-            None,
-            [*layers, samples, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
-        ),
-        "backward": (
-            None,
-            [*layers, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
-        ),
+        "predict": (None, [*net, samples, c_int64, address, number, *[address] * 3]),
+        "forward": (None, [*net, samples, number, *[address] * 5]),
+        "backward": (None, [*net, number, *[address] * 5]),
     }
     functions = {}
     for short, (result, arguments) in signatures.items():

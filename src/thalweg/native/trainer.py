@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
 from math import prod
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from thalweg.native.library import BatchesRecord, Kernel, SamplesRecord, find_ke
 from thalweg.native.program import Program, compile_net, round_to_block
 from thalweg.nets import Net
 
-T = TypeVar("T")
+_Rows = npt.NDArray[np.int32]
 
 UINT8_IMAGES, FLOAT_ROWS = 0, 1  # kinds of samples, as in c/kernel.h
 LOSSES: dict[type, int] = {CrossEntropy: 0, MeanSquaredError: 1}
@@ -289,7 +289,9 @@ class NativeTrainer:
     def _workspace(self, num_samples: int, trains: bool) -> npt.NDArray[np.uint8]:
         """Return the workspace of this thread for mini-batches of this size."""
         key = round_to_block(num_samples), trains
-        spaces: dict[tuple[int, bool], npt.NDArray[np.uint8]] = self._own.__dict__
+        if not hasattr(self._own, "spaces"):
+            self._own.spaces = {}
+        spaces: dict[tuple[int, bool], npt.NDArray[np.uint8]] = self._own.spaces
         if key not in spaces:
             for other in [each for each in spaces if each[1] == trains]:
                 del spaces[other]
@@ -334,8 +336,8 @@ class SampleSource:
             items = np.arange(rows.size, dtype=np.int32).reshape(rows.shape)
         else:
             x = self._x
-            items = rows if self._index is None else self._index[rows]
-            items = np.ascontiguousarray(items, dtype=np.int32)
+            physical = rows if self._index is None else self._index[rows]
+            items = np.ascontiguousarray(physical, dtype=np.int32)
         return self._describe(x), items
 
     def _describe(self, x: npt.NDArray[Any]) -> SamplesRecord:
@@ -353,9 +355,6 @@ class SampleSource:
             record.scale, record.shift = self._scale.ctypes.data, self._shift.ctypes.data
             record.held += (self._scale, self._shift)
         return record
-
-
-_Rows = npt.NDArray[np.int32]
 
 
 class _Batches(NamedTuple):
@@ -383,5 +382,5 @@ def _count_samples(task: StackBatches) -> Ints:
 
 def _log_sum_exp(outputs: Floats32) -> Floats32:
     most = outputs.max(axis=1)
-    sums: Floats32 = np.exp(outputs - most[:, None]).sum(axis=1)
-    return most + np.log(sums)
+    found: Floats32 = most + np.log(np.exp(outputs - most[:, None]).sum(axis=1))
+    return found
