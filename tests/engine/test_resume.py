@@ -25,31 +25,35 @@ KILL_AND_RESUME = """
     plan = make_plan("sfedpo", "digits-partial", seed=11, rounds=30, engine=engine,
                      overrides=["forecast=bayesian", "capacity=16", "local.passes=1", *overrides])
     data = plan.scenario.data.load(None, plan.seed)
-    started = time.monotonic()
     child = os.fork()
     if child == 0:
         run_plan(plan, out=out.with_name("whole"), data=data, workers=1)
         os._exit(0)
     os.waitpid(child, 0)
-    whole_s = time.monotonic() - started
     chance = random.Random(5)
-    kills, progress = 0, []
+    kills, progress, metrics = 0, [0], out / "metrics.jsonl"
+
+    def count_rounds():
+        return metrics.read_text().count("\\n") if metrics.exists() else 0
+
     while True:
         child = os.fork()
         if child == 0:
             run_plan(plan, out=out, resume=True, data=data, workers=1)
             os._exit(0)
-        deadline = time.monotonic() + (chance.uniform(0.0, whole_s / 5) if kills < 12 else 1e9)
-        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
-            time.sleep(0.001)
+        enough = progress[-1] + chance.randint(0, 4) if kills < 12 else 1e9
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and count_rounds() < enough:
+            time.sleep(0.0005)
+        if ended == (0, 0):
+            time.sleep(chance.uniform(0.0, 0.01))
+            ended = os.waitpid(child, os.WNOHANG)
         if ended != (0, 0):
             assert os.waitstatus_to_exitcode(ended[1]) == 0
             break
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         kills += 1
-        metrics = out / "metrics.jsonl"
-        progress.append(metrics.read_text().count("\\n") if metrics.exists() else 0)
+        progress.append(count_rounds())
     print(json.dumps({"kills": kills, "progress": progress}))
 """
 
