@@ -30,10 +30,13 @@ INSTRUCTION_SETS = {  # name -> compiler flags
 
 
 class BuildKernel(build_ext):
-    """A library without the entry point that extension modules of Python need."""
+    """A library for ctypes, which is no module of Python."""
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return os.path.join(*fullname.split(".")) + ".so"
 
 
 class AnyPythonWheel(bdist_wheel):
@@ -50,7 +53,7 @@ def list_extensions() -> list[Any]:
     headers = [f"{FOLDER}/{name}" for name in sorted(os.listdir(FOLDER)) if name != "kernel.c"]
     return [
         Extension(
-            f"thalweg.native._kernel_{name}",
+            f"thalweg.native.libraries.kernel_{name}",
             [f"{FOLDER}/kernel.c"],
             depends=headers,
             extra_compile_args=[*FLAGS, *flags],

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from thalweg.core.errors import require
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "libraries"
 LANES = 16  # samples per block, as in c/kernel.h
 # From the fastest to the one that every processor of the family has.
 INSTRUCTION_SETS = {
@@ -115,7 +115,7 @@ def get_kernel_name() -> str:
 
 
 def _find_library(name: str) -> Path | None:
-    return next(iter(sorted(FOLDER.glob(f"_kernel_{name}.*"))), None)
+    return path if (path := FOLDER / f"kernel_{name}.so").is_file() else None
 
 
 def _is_supported(name: str, built: list[str]) -> bool:

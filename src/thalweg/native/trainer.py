@@ -183,16 +183,19 @@ class NativeTrainer:
         outputs = self.outputs(params, part, rows)
         targets = self._data.labels(part, rows)
         if self._loss == LOSSES[MeanSquaredError]:
-            errors = outputs - targets.reshape(outputs.shape)
-            return outputs.reshape(targets.shape), np.square(errors).mean(axis=1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                errors = np.square(outputs - targets.reshape(outputs.shape))
+            return outputs.reshape(targets.shape), errors.mean(axis=1)
         right = np.take_along_axis(outputs, targets[:, None], axis=1)[:, 0]
-        return outputs.argmax(axis=1), _log_sum_exp(outputs) - right
+        with np.errstate(invalid="ignore"):
+            return outputs.argmax(axis=1), _log_sum_exp(outputs) - right
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         outputs = self.outputs(params, part, rows)
         if self._loss == LOSSES[MeanSquaredError]:
             return outputs
-        return outputs - _log_sum_exp(outputs)[:, None]
+        with np.errstate(invalid="ignore"):
+            return outputs - _log_sum_exp(outputs)[:, None]
 
     def _choose_rows(self, part: Part, rows: Ints | None) -> Ints:
         return np.arange(self._data.num_samples(part)) if rows is None else rows
@@ -381,6 +384,8 @@ def _count_samples(task: StackBatches) -> Ints:
 
 
 def _log_sum_exp(outputs: Floats32) -> Floats32:
+    """Return log(sum(exp(z))) of each row; nan for a model that has diverged, as in PyTorch."""
     most = outputs.max(axis=1)
-    found: Floats32 = most + np.log(np.exp(outputs - most[:, None]).sum(axis=1))
+    with np.errstate(invalid="ignore"):
+        found: Floats32 = most + np.log(np.exp(outputs - most[:, None]).sum(axis=1))
     return found
