@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests and modules are shared by all
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml requirements/constraints.txt
+$(READY): pyproject.toml setup.py requirements/constraints.txt $(wildcard src/thalweg/native/c/*)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
 	@touch $(READY)
