@@ -32,6 +32,11 @@ INSTRUCTION_SETS = {  # name -> compiler flags
 class BuildKernel(build_ext):
     """A library for ctypes, which is no module of Python."""
 
+    def run(self) -> None:
+        if self.inplace:
+            os.makedirs("src/thalweg/native/libraries", exist_ok=True)
+        super().run()
+
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []
 
