@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +109,24 @@ def test_another_version_or_format_is_rejected_with_both_versions_named() -> Non
             f"this client has thalweg {__version__} (message format {FORMAT})",
         ):
             assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "f" * 32},
+        {"plan": "seed = 2"},
+        {"shape": (8, 8, 2)},
+        {"num_classes": 11},
+        {"num_params": 4811},
+        {"live": True},
+        {"schema": "{}"},
+        {"tensors": "a 1"},
+        {"version": "0"},
+    ],
+)
+def test_common_digest_covers_all_but_the_number_of_the_client(change: dict[str, Any]) -> None:
+    assert replace(INVITATION, client=4).common_digest == INVITATION.common_digest
+    assert replace(INVITATION, **change).common_digest != INVITATION.common_digest
+    decoded = handshake_from_bytes(handshake_to_bytes(INVITATION), Invitation)
+    assert decoded.common_digest == INVITATION.common_digest, "both sides have the same digest"

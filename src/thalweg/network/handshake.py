@@ -13,6 +13,8 @@ After the handshake both sides have the same `MessageSchema`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,6 +72,17 @@ class Invitation:
     tensors: str = ""  # names and shapes of the model's tensors, one per line; empty: not checked
     version: str = __version__
     format: int = FORMAT
+
+    @property
+    def common_digest(self) -> str:
+        """SHA-256 of everything but the client's number, which is equal for all clients of a run.
+
+        Clients bind the keys of secure aggregation to it: a server that sends them different plans,
+        such as a learning rate near 0 to all but one, gets no sum.
+        """
+        common = {name: value for name, value in vars(self).items() if name != "client"}
+        text = json.dumps(common, sort_keys=True, default=int)  # sizes may be NumPy's integers
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

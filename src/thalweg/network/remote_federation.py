@@ -84,7 +84,7 @@ class RemoteFederation:
     ) -> None:
         """`awaited` are the open requests of a resumed run, `ServerState.open_requests`.
 
-        `run` is the id of the run, to which clients bind the keys of secure aggregation.
+        `run` is what clients bind the keys of secure aggregation to: `Invitation.common_digest`.
         """
         self._run = run
         self._limits = limits or Limits()

@@ -20,12 +20,18 @@ from network.secure_aggregation.mask_clients import (
     make_train_request,
 )
 from thalweg.core.errors import BadMessage
-from thalweg.engine.plan import Plan
+from thalweg.engine.plan import Plan, plan_to_toml
 from thalweg.federation import TrainRequest
-from thalweg.network.edge.device_client import ReplayClient
+from thalweg.network.edge.device_client import (
+    DeviceOptions,
+    ReplayClient,
+    make_replay_client,
+)
 from thalweg.network.edge.store import Store
+from thalweg.network.handshake import Invitation
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.remote_federation import Packet
+from thalweg.network.secure_aggregation import server
 from thalweg.network.secure_aggregation.client import DROPPED, RECEIVED, MaskIdentity
 from thalweg.network.secure_aggregation.keys import (
     compute_directory_digest,
@@ -273,6 +279,66 @@ def test_digests_differ_in_everything_that_clients_compare() -> None:
     assert len(models) == 7
     with_alarm = replace(first, client=3, broadcast={"alarm": {"shrink": values[:1]}})
     assert compute_model_digest(with_alarm) == compute_model_digest(first)
+
+
+# --- different plans ---
+
+
+class InvitedFederation(BytesFederation):
+    """Devices whose plans come from the server; it can send each another one."""
+
+    def __init__(self, plans: list[Plan], folder: Path) -> None:
+        data = load(plans[0].scenario.data, plans[0].seed)
+        super().__init__(plans[0], data)
+        num_params = self.nodes[0].schema.num_params
+        self.stores = [Store.open(folder / str(client)) for client in range(len(plans))]
+        self.rejections: list[str] = []
+        invitations = [
+            Invitation(
+                RUN, client, plan_to_toml(plan), data.input_shape, data.num_classes, num_params,
+                live=False,
+            )
+            for client, plan in enumerate(plans)
+        ]  # fmt: skip
+        self.devices = [
+            make_replay_client(plan, invitation, store, DeviceOptions())
+            for plan, invitation, store in zip(plans, invitations, self.stores, strict=True)
+        ]
+        self._run = invitations[0].common_digest
+
+    def _transfer(self, requests: Iterable[Packet]) -> Iterator[Packet]:
+        for client, payload in requests:
+            try:
+                yield client, self.devices[client].handle(payload)
+            except BadMessage as error:
+                self.rejections.append(f"client {client}: {error}")
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+@pytest.mark.parametrize("is_checked", [True, False], ids=["honest", "hostile"])
+def test_server_cannot_give_the_other_clients_another_plan(
+    is_checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a learning rate near 0 for all other clients, the sum would be the victim's update."""
+    here = ["world.num_clients=4", "world.availability=1", "world.availability_spread=0"]
+    small = ["capacity=8", "local.passes=1", "ticks=1", "secure_aggregation=masked"]
+    plan = plan_of("fedavg", [*here, *small])
+    other = plan_of("fedavg", [*here, *small, "local.lr=1e-12"])
+    federation = InvitedFederation([plan] * 4, tmp_path / "equal")
+    _, history = play(plan, federation, 1)
+    assert [len(updates) for updates in history] == [4]
+    federation.close()
+    if not is_checked:  # the server forwards keys that are bound to another plan
+        monkeypatch.setattr(server, "_has_valid_keys", lambda *arguments: True)
+    federation = InvitedFederation([plan, other, other, other], tmp_path / "different")
+    _, history = play(plan, federation, 1)
+    assert [len(updates) for updates in history] == [0]
+    signed = [each for each in federation.rejections if "are not signed by its node" in each]
+    assert len(signed) == (0 if is_checked else 4), federation.rejections
+    federation.close()
 
 
 # --- a seized device ---

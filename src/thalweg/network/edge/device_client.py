@@ -121,7 +121,7 @@ def make_replay_client(
 ) -> ReplayClient:
     """The client of a scenario's world that an invitation names."""
     scenario, recipe = plan.scenario, plan.recipe
-    mask_identity = make_mask_identity(recipe, invitation.run, options)
+    mask_identity = make_mask_identity(recipe, invitation.common_digest, options)
     data = scenario.data.load(options.data_dir, plan.seed)
     net = make_net(scenario, data)
     options.limits.check_params(net.num_params)

@@ -29,7 +29,7 @@ def make_live_client(
         Membership(invitation.run, invitation.client, invitation.plan)
     )  # checked before anything is written
     schema = schema_from_json(invitation.schema)
-    mask_identity = make_mask_identity(plan.recipe, invitation.run, options)
+    mask_identity = make_mask_identity(plan.recipe, invitation.common_digest, options)
     sizes = choose_sizes(options.capacity, options.queue)
     one = np.broadcast_to(np.zeros((), schema.dtype), (1, *schema.shape))
     net = make_net(plan.scenario, schema.make_dataset(one, schema.zero_targets(1)))

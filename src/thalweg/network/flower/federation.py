@@ -103,7 +103,8 @@ class FlowerFederation(RemoteFederation):
             serve_options.grace_s,
         )
         limits = serve_options.limits_for(plan, client_pool.world, data.num_stream_classes)
-        super().__init__(schema, transport, self._present_roster, limits=limits, run=registry.run)
+        run = make_invitation(registry.run, 0).common_digest
+        super().__init__(schema, transport, self._present_roster, limits=limits, run=run)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None

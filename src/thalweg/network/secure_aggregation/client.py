@@ -65,6 +65,7 @@ class MaskIdentity:
     """What a device brings to secure aggregation: its run, its key, and its owner's limits."""
 
     run: str = ""
+    """Digest of the run and its plan, `Invitation.common_digest`; equal for all clients."""
     node_key: NodeKey | None = None
     """Signs the keys of a round; None: a key that is stored with the client's state."""
     trusted_keys: frozenset[bytes] | None = None
