@@ -182,7 +182,7 @@ def parse(text: str) -> Any:
         return tomllib.loads(f"value = {text.lower() if text in ('True', 'False') else text}")[
             "value"
         ]
-    except (tomllib.TOMLDecodeError, RecursionError):  # or nested too deeply
+    except (ValueError, RecursionError):  # not TOML, too many digits, or nested too deeply
         return text
 
 

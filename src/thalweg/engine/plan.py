@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settin
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.registry import Registry
 from thalweg.core.remedies import format_setting
+from thalweg.core.toml import parse_toml
 from thalweg.engine.code_files import check_code_files
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
@@ -453,11 +453,9 @@ def parse_plan(text: str, where: str) -> dict[str, Any]:
     """Return the values of a plan from the text of a TOML file, without importing anything."""
     _check_size(len(text), where)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not a TOML file: {error}.") from error
-    except RecursionError:
-        raise ConfigError(f"{where} is not a plan: its values are nested too deeply.") from None
+        return parse_toml(text)
+    except ValueError as error:
+        raise ConfigError(f"{where} is not a TOML file of a plan: {error}.") from error
 
 
 def _check_size(size: int, where: str) -> None:

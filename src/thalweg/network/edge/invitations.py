@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from thalweg.core.registry import Registry
+from thalweg.core.toml import parse_toml
 from thalweg.data.in_memory import InMemory
 from thalweg.engine.plan import Plan, plan_from_dict
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions, make_replay_client
@@ -68,8 +68,8 @@ def read_server_plan(text: str, options: DeviceOptions, is_live: bool = False) -
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise Rejected(RejectionCode.PLAN, f"the server's plan is not TOML: {error}.") from error
 
 
