@@ -170,6 +170,21 @@ def test_inputs_of_categories_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
         dataset_from_table(table, name="a", label="y")
 
 
+def test_parquet_file_that_is_much_larger_than_it_looks_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 equal numbers take 800,000 bytes in memory and less than 2,000 in the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [7] * 100_000}), file)
+    assert read_table(file).num_rows == 100_000
+    monkeypatch.setattr(size_limits, "SAFE_BYTES", 700_000)
+    with pytest.raises(DataError, match=r"claims to contain 800 kB, more than 200 times as much"):
+        read_table(file)
+
+
 def test_compressed_images_that_do_not_fit_in_memory_are_rejected(
     tmp_path: Path, small_memory: None
 ) -> None:

@@ -359,8 +359,8 @@ def test_files_and_folders_are_private(tmp_path):
     folder = opened(path)
     commit(folder, 1, rejections=[Rejection(0, "late.")])
     folder.close()
-    files = [each for each in path.rglob("*") if each.is_file() and each.name != ".lock"]
-    assert len(files) == 9
+    files = [each for each in path.rglob("*") if each.is_file()]
+    assert len(files) == 10
     assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
     folders = [path, path / "checkpoint"]
     assert {each.stat().st_mode & 0o777 for each in folders} == {0o700}

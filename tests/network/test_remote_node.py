@@ -39,6 +39,19 @@ def test_handle_executes_an_encoded_train_request() -> None:
     assert from_bytes(node.hello(), node.schema, Hello).client == 3
 
 
+HIDDEN = ["losses=omit", "counts=omit", "predictions=omit"]
+
+
+@pytest.mark.parametrize(("hidden", "is_sent"), [(HIDDEN, False), (HIDDEN[::2], True), ([], True)])
+def test_amount_of_data_is_hidden_if_everything_else_is(hidden: list[str], is_sent: bool) -> None:
+    privacy = ["privacy=gaussian", "weights=equal", *(f"privacy.{each}" for each in hidden)]
+    plan = make_plan("fedavg", "digits-partial", seed=2, overrides=[*SMALL, *privacy])
+    node = BytesFederation(plan, load(plan.scenario.data, plan.seed)).nodes[3]
+    hello = from_bytes(node.hello(), node.schema, Hello)
+    assert (hello.supply.total > 0) == is_sent
+    assert hello.supply.rounds == node.node.hello().supply.rounds
+
+
 @pytest.mark.parametrize("rnd", [0, 3, 4])
 def test_repeated_and_late_requests_are_rejected(rnd: int) -> None:
     node = remote("dpcs")

@@ -36,8 +36,8 @@ def check_ratio(num_bytes: int, file: Path) -> None:
         raise DataError(
             f"{file} has {format_bytes(size)} and claims to contain {format_bytes(num_bytes)}, "
             f"more than {MAX_RATIO} times as much; it may be damaged or hostile. If it is neither, "
-            "write it without compression (numpy.savez), or as a folder of .npy files. Nothing "
-            "was loaded."
+            "write it without compression (numpy.savez, or Parquet without compression and "
+            "dictionaries), or as a folder of .npy files. Nothing was loaded."
         )
 
 

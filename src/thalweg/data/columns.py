@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg.core.errors import DataError
 from thalweg.core.remedies import format_setting
-from thalweg.core.size_limits import check_memory
+from thalweg.core.size_limits import check_memory, check_ratio
 from thalweg.core.types import Floats, Ints
 from thalweg.data.features import find_unusable
 from thalweg.data.times import parse_times
@@ -59,6 +59,7 @@ def _read_parquet(file: Path) -> pa.Table:
         widths = {column.path: max(8, column.length or 0) for column in columns}
         values = sum(chunk.num_values * widths[chunk.path_in_schema] for chunk in chunks)
         check_memory(max(values, stored), str(file), FEWER_ROWS)
+        check_ratio(max(values, stored), file)
         check_memory(_count_text_bytes(file, chunks), f"{file}: the text", SHORT_TEXTS)
         return reader.read()
 

@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.files import (
+    FILE_MODE,
     Digest,
     append_file,
     cut_file,
@@ -484,7 +485,7 @@ class RunFolder:
     def _acquire_lock(self) -> None:
         if fcntl is None:
             return  # type: ignore[unreachable]
-        lock = (self.path / ".lock").open("w")
+        lock = os.fdopen(os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT, FILE_MODE), "w")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

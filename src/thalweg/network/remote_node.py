@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from thalweg.core.errors import BadMessage, RunError
@@ -12,6 +12,7 @@ from thalweg.engine.node import Node, PredictionTotals
 from thalweg.federation import ClientState, TrainRequest, TrainResponse
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_request, to_bytes
+from thalweg.recipes.disclosure import list_exact_parts
 
 
 class NodeState(NamedTuple):
@@ -39,8 +40,15 @@ class RemoteNode:
         return self._state_template()._replace(client=self.node.new_client())
 
     def hello(self) -> bytes:
-        """The encoded `Hello` of this client."""
-        return to_bytes(self.node.hello(), self.schema)
+        """The encoded `Hello` of this client.
+
+        If the recipe hides everything else that a client sends, the amount of data is 0: unknown.
+        """
+        hello = self.node.hello()
+        if not list_exact_parts(self.schema.recipe):
+            unknown = hello.supply._replace(total=0.0, is_historical=False)
+            hello = replace(hello, supply=unknown)
+        return to_bytes(hello, self.schema)
 
     def handle(self, state: NodeState, payload: bytes) -> tuple[NodeState, bytes]:
         """Execute an encoded request; return the new state and the encoded response.
