@@ -15,7 +15,7 @@ import pytest
 
 from thalweg.core.errors import RunError
 from thalweg.network.edge.database import FORMAT_VERSION
-from thalweg.network.edge.store import Membership, Store
+from thalweg.network.edge.store import Membership, Store, write_facts
 
 MEMBER = Membership("run-a", 3, "seed = 7\n")
 
@@ -85,6 +85,45 @@ def test_only_responses_of_the_last_rounds_are_kept(folder: Path) -> None:
     assert kept == [2, 3, 4]
     store.commit(b"without an errand")
     assert store.find_response("request of 2") == b"response 2"
+    store.close()
+
+
+def read_files(folder: Path) -> bytes:
+    """All bytes of a folder: tables, deleted content in them, and the write-ahead log."""
+    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()))
+
+
+@pytest.mark.parametrize("repeat", [1, 20, 2000])  # in a cell, in a page, in several pages
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_deleted_content_is_overwritten(folder: Path, repeat: int, is_reopened: bool) -> None:
+    """A seized folder has no responses of past rounds and no replaced states."""
+
+    def commit(store: Store, rnd: int) -> None:
+        state, response = f"state-{rnd:02}".encode(), f"response-{rnd:02}".encode()
+        facts = {"round": f"fact-{rnd:02}" * repeat}
+        store.commit(
+            state * repeat,
+            f"digest-{rnd:02}",
+            response * repeat,
+            rnd=rnd,
+            extra_write=lambda db: write_facts(db, facts),
+        )
+
+    store = Store.open(folder)
+    for rnd in range(12):
+        commit(store, rnd)
+    before = read_files(folder)
+    assert b"state-03" in before, "the log contains replaced content"
+    if is_reopened:
+        store.close()
+        store = Store.open(folder)
+    else:
+        store.erase_deleted()
+    content = read_files(folder)
+    kept = {"state": {11}, "response": {9, 10, 11}, "digest": {9, 10, 11}, "fact": {11}}
+    for name, rounds in kept.items():
+        found = {rnd for rnd in range(12) if f"{name}-{rnd:02}".encode() in content}
+        assert found == rounds, name
     store.close()
 
 
