@@ -452,7 +452,7 @@ def test_a_folder_can_be_closed_twice(tmp_path):
 
 
 def test_without_file_locks_a_folder_can_still_be_opened(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     first, second = opened(tmp_path), opened(tmp_path, resume=True)
     first.close()
     second.close()

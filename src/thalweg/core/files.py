@@ -13,13 +13,20 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+
+try:
+    import fcntl
+except ImportError:  # no file locks on this system: two processes in one folder are not detected
+    fcntl = None  # type: ignore[assignment]
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 PUBLIC_MODE = 0o666  # of files for other users, if the umask permits it
+LOCK = ".lock"  # file in a folder that is locked
 UNFINISHED = ".part"  # suffix of temporary names
 CHUNK = 1 << 20  # bytes read at a time
 NO_SYNC = "THALWEG_NO_SYNC"  # environment variable; 1: files are not synchronised
@@ -120,6 +127,30 @@ def sync_folder(path: Path) -> None:
     file = os.open(path, os.O_RDONLY)
     with _closing(file):
         system.sync(file)
+
+
+def lock_folder(path: Path, timeout_s: float = 0.0) -> IO[str] | None:
+    """Lock a folder for this process until the returned file is closed.
+
+    Wait up to `timeout_s` seconds for another process to release it, then raise BlockingIOError.
+    Return None on systems without file locks.
+    """
+    if fcntl is None:
+        return None  # type: ignore[unreachable]
+    lock = os.fdopen(os.open(path / LOCK, os.O_RDWR | os.O_CREAT, FILE_MODE), "w")
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                lock.close()
+                raise
+        except BaseException:
+            lock.close()
+            raise
+        time.sleep(0.05)
 
 
 def digest_bytes(payload: bytes) -> Digest:

@@ -29,12 +29,12 @@ from typing import IO, TYPE_CHECKING, Any
 from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.files import (
-    FILE_MODE,
     Digest,
     append_file,
     cut_file,
     digest_bytes,
     digest_file,
+    lock_folder,
     make_folder,
     remove_file,
     sync_folder,
@@ -80,11 +80,6 @@ ATTEMPTS = 20  # to read a checkpoint while another process writes it
 CHECKPOINT_FILE = re.compile(
     r"(server-\d{8}|clients-\d{8}-(some|all))\.safetensors(\.part)?|manifest-\d{8}\.json(\.part)?"
 )
-
-try:
-    import fcntl
-except ImportError:  # without file locks, two runs in one folder are not detected
-    fcntl = None  # type: ignore[assignment]
 
 
 class RunWarning(UserWarning):
@@ -483,15 +478,10 @@ class RunFolder:
         return [json.loads(line) for line in payload.splitlines()]
 
     def _acquire_lock(self) -> None:
-        if fcntl is None:
-            return  # type: ignore[unreachable]
-        lock = os.fdopen(os.open(self.path / ".lock", os.O_WRONLY | os.O_CREAT, FILE_MODE), "w")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = lock_folder(self.path)
         except BlockingIOError:
-            lock.close()
             raise RunError(f"another process is running in {self.path}.") from None
-        self._lock = lock
 
 
 class _Log:

@@ -1,24 +1,17 @@
-"""The SQLite file of a state folder: exclusive access, atomic creation, one-line errors."""
+"""The SQLite file of a state folder: atomic creation, transactions, one-line errors."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 from zlib import crc32
 
 from thalweg.core.errors import RunError
 from thalweg.core.files import sync_folder
-
-try:
-    import fcntl
-except ImportError:  # no file locks on this system: two processes in one folder are not detected
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT_VERSION = 4  # of the tables; changes with them
 APPLICATION_ID = (
@@ -52,31 +45,6 @@ CREATE INDEX by_number ON recent (number);
 def checksum_fact(name: str, value: str) -> int:
     """Return the checksum of a fact: of its value and of its name, so that neither can change."""
     return crc32(f"{name}\0{value}".encode())
-
-
-def lock_folder(folder: Path, timeout_s: float = 0.0) -> IO[str] | None:
-    """Create the folder if necessary and lock it for this process, until the file is closed.
-
-    Waits up to `timeout_s` seconds for another process to release it.
-    """
-    with translate_errors(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.fdopen(os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
-    if fcntl is None:
-        return lock  # type: ignore[unreachable]
-    until = time.monotonic() + timeout_s
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                lock.close()
-                raise RunError(
-                    f"another process uses the state folder {folder}; stop it, or choose another "
-                    "folder (--state)."
-                ) from None
-        time.sleep(0.05)
 
 
 def open_database(file: Path, identity: str) -> sqlite3.Connection:

@@ -17,10 +17,10 @@ from typing import IO, Any
 from zlib import crc32
 
 from thalweg.core.errors import RunError
+from thalweg.core.files import lock_folder, make_folder
 from thalweg.network.edge.database import (
     checksum_fact,
     damaged_folder_error,
-    lock_folder,
     open_database,
     transaction,
     translate_errors,
@@ -52,7 +52,7 @@ class Store:
     def open(cls, folder: Path, timeout_s: float = 0.0) -> Store:
         """Lock a folder, create it if necessary, and open its store."""
         folder = Path(folder)
-        lock = lock_folder(folder, timeout_s)
+        lock = _lock(folder, timeout_s)
         try:
             store = cls(folder, lock, open_database(folder / "state.db", secrets.token_hex(16)))
         except BaseException:
@@ -183,6 +183,18 @@ class Store:
         with self.read_transaction() as db:
             row: tuple[Any, ...] | None = db.execute(query, values).fetchone()
         return row
+
+
+def _lock(folder: Path, timeout_s: float) -> IO[str] | None:
+    with translate_errors(folder):
+        make_folder(folder)
+        try:
+            return lock_folder(folder, timeout_s)
+        except BlockingIOError:
+            raise RunError(
+                f"another process uses the state folder {folder}; stop it, or choose another "
+                "folder (--state)."
+            ) from None
 
 
 def write_facts(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
