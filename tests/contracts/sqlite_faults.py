@@ -1,7 +1,8 @@
-"""Faults of disks and processes, injected at the changes that SQLite makes to its files.
+"""Faults of disks and processes, injected at the changes of the files of a device.
 
 SQLite changes files through the functions of a VFS. `using` makes a copy of the standard VFS the
 default one; its functions for changes call a `SqliteDisk`, which counts them and injects faults.
+`os.pwrite`, `os.fsync` and `os.posix_fallocate`, with which samples are stored, call it too.
 Synchronisation is recorded and not performed, because it is slow.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import _sqlite3
 import ctypes
+import errno
 import os
 import random
 import sqlite3
@@ -16,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from contracts import faults
 from thalweg.core.files import System
@@ -31,7 +35,7 @@ CREATE, SECTOR = 0x4, 512
 
 
 class SqliteDisk:
-    """The changes of the SQLite files in one folder. Subclasses inject a fault at change `at`."""
+    """The changes of the files in one folder. Subclasses inject a fault at change `at`."""
 
     def __init__(self, folder: Path, at: int = -1) -> None:
         self.folder, self.at, self.calls, self.is_dead = folder, at, 0, False
@@ -127,10 +131,9 @@ class PowerLossDisk(SqliteDisk):
         self._durable_names: dict[Path, int] = {}
         self._name_changes: list[tuple[Path, int | None]] = []
         self._new_logs: set[int] = set()  # SQLite synchronises the folder with their first content
-        for path in folder.glob("*.db*"):
-            if not path.name.endswith("-shm"):
-                number = self._names[path] = self._durable_names[path] = self._add(path)
-                self._durable[number] = path.read_bytes()
+        for path in self._list_files():
+            number = self._names[path] = self._durable_names[path] = self._add()
+            self._durable[number] = path.read_bytes()
 
     def inject(self, call: str, payload: bytes, do: Callable[[int], int]) -> int:
         self.is_dead = True
@@ -139,7 +142,7 @@ class PowerLossDisk(SqliteDisk):
     def create(self, path: Path) -> int:
         code = super().create(path)
         if not code:
-            number = self._add(path)
+            number = self._add()
             self._rename(path, number)
             if not path.name.endswith(".db"):
                 self._new_logs.add(number)
@@ -185,10 +188,15 @@ class PowerLossDisk(SqliteDisk):
     def lose_power(self, rng: random.Random) -> None:
         """Replace the files by what the disk contains after a power cut."""
         self._make_names_durable(rng.randint(0, len(self._name_changes)))
-        for path in self.folder.glob("*.db*"):
+        for path in self._list_files():
             path.unlink()
         for path, number in self._durable_names.items():
             path.write_bytes(self._choose_content(number, rng))
+
+    def _list_files(self) -> list[Path]:
+        """The files without the lock and the shared memory, which have no content to keep."""
+        files = (path for path in self.folder.iterdir() if path.is_file())
+        return [path for path in files if path.name != ".lock" and path.suffix != ".db-shm"]
 
     def _choose_content(self, number: int, rng: random.Random) -> bytes:
         content = bytearray(self._durable[number])
@@ -205,14 +213,14 @@ class PowerLossDisk(SqliteDisk):
                     content[offset + first : offset + first + len(sector)] = sector
         return bytes(content)
 
-    def _add(self, path: Path) -> int:
+    def _add(self) -> int:
         number = len(self._durable)
         self._durable[number], self._changes[number] = b"", []
         return number
 
     def _number(self, path: Path) -> int:
         if path not in self._names:  # created before SQLite opened it
-            self._rename(path, self._add(path))
+            self._rename(path, self._add())
         return self._names[path]
 
     def _rename(self, path: Path, number: int | None) -> None:
@@ -247,12 +255,38 @@ class _FolderSystem(System):
 def using(disk: SqliteDisk) -> Iterator[None]:
     """Make all changes of SQLite files, and synchronise folders, through a disk."""
     vfs = _Vfs(disk)
-    with faults.using(_FolderSystem(disk)):
+    with faults.using(_FolderSystem(disk)), pytest.MonkeyPatch.context() as patch:
+        _patch_os(disk, patch)
         _library.sqlite3_vfs_register(ctypes.byref(vfs.copy), 1)
         try:
             yield
         finally:
             _library.sqlite3_vfs_unregister(ctypes.byref(vfs.copy))
+
+
+def _patch_os(disk: SqliteDisk, patch: pytest.MonkeyPatch) -> None:
+    write, allocate = os.pwrite, os.posix_fallocate
+
+    def check(code: int) -> None:
+        if code:
+            number = errno.ENOSPC if code == FULL else errno.EIO
+            raise OSError(number, os.strerror(number))
+
+    def find(file: int) -> Path:
+        return Path(os.readlink(f"/proc/self/fd/{file}"))
+
+    def pwrite(file: int, payload: bytes, offset: int) -> int:
+        check(
+            disk.write(find(file), payload, offset, lambda n: 0 * write(file, payload[:n], offset))
+        )
+        return len(payload)
+
+    def posix_fallocate(file: int, offset: int, size: int) -> None:
+        check(disk.write(find(file), bytes(size), offset, lambda n: allocate(file, offset, n) or 0))
+
+    patch.setattr(os, "pwrite", pwrite)
+    patch.setattr(os, "posix_fallocate", posix_fallocate)
+    patch.setattr(os, "fsync", lambda file: check(disk.sync(find(file))))
 
 
 # --- the structures of sqlite3.h ---

@@ -1,4 +1,4 @@
-"""Faults at every change of the files of a device: its store and its privacy account.
+"""Faults at every change of the files of a device: its store, samples and privacy account.
 
 After a fault the store contains the state before or after the transaction in progress, and the
 account contains at least the confirmed charges. `test_all_faults` injects faults at every change;
@@ -12,6 +12,7 @@ import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from contracts.sqlite_faults import (
@@ -24,9 +25,12 @@ from contracts.sqlite_faults import (
     SqliteDisk,
     using,
 )
+from network.edge.killable_device import SCHEMA
 from thalweg.core.errors import RunError
+from thalweg.network.edge.inbox import Inbox
 from thalweg.network.edge.privacy_ledger import PrivacyLedger
 from thalweg.network.edge.store import KEPT_ROUNDS, Store, write_facts
+from thalweg.network.sources import LiveBatch
 from thalweg.theory import PrivacyCost
 
 STEPS = 5
@@ -148,7 +152,58 @@ class AccountDevice(Device):
         return number
 
 
-each_device = pytest.mark.parametrize("kind", [StoreDevice, AccountDevice])
+class SampleDevice(Device):
+    """Each step receives three samples; every second one keeps the newest four."""
+
+    def _open(self) -> tuple[Store, Inbox]:
+        store = Store.open(self.folder)
+        try:
+            return store, Inbox(store, SCHEMA, 4, queue=12)
+        except BaseException:
+            store.close()
+            raise
+
+    def play(self) -> None:
+        store, inbox = self._open()
+        try:
+            for number in range(inbox.counts.received // 3 + 1, STEPS + 1):
+                self.attempted = max(self.attempted, number)
+                samples = np.arange(3 * number, 3 * number + 3)
+                inputs = np.stack([samples, -samples], axis=1).astype(np.float32)
+                inbox.receive(
+                    LiveBatch(inputs, samples % 3, samples.astype(float), ("", "", ""), f"{number}")
+                )
+                self.confirmed = number
+                if number % 2 == 0:
+                    inbox.mark(number)
+                    held = inbox._table.slots_before(number + 1)
+                    newest = held[np.argsort(inbox.slots.x[held, 0])][-4:]
+                    inbox.commit(f"{number}".encode(), number + 1, newest)
+        finally:
+            inbox.close()
+            store.close()
+
+    def check(self) -> int:
+        store, inbox = self._open()  # verifies the checksums of all samples
+        try:
+            counts = inbox.counts
+            number, rest = divmod(counts.received, 3)
+            assert rest == 0
+            assert inbox.cursor == (f"{number}" if number else "", 0)
+            present = inbox.slots.x[inbox._is_taken]
+            assert len(present) == counts.received - counts.evicted, "none lost"
+            values = present[:, 0].tolist()
+            assert len(set(values)) == len(values), "none twice"
+            assert set(values) <= set(range(3, 3 * number + 3))
+            assert set(range(3 * number, 3 * number + 3)) <= set(values) or number == 0
+            np.testing.assert_array_equal(present[:, 1], -present[:, 0])
+            return number
+        finally:
+            inbox.close()
+            store.close()
+
+
+each_device = pytest.mark.parametrize("kind", [StoreDevice, AccountDevice, SampleDevice])
 
 
 class Folders:
