@@ -172,6 +172,8 @@ class Loopback:
         await_true(is_true, LIMIT_S, lambda: f"{what}; last events:\n{last_events(run)}")
 
     def await_rounds(self, run: Path, rounds: int) -> None:
+        # On a busy machine Flower may start the ServerApp several times until it is fast enough.
+        self.await_true(run, (run / "events.jsonl").exists, "the ServerApp has started")
         self.await_true(run, lambda: len(RunFolder(run).metrics()) >= rounds, f"{rounds} rounds")
 
     def await_finish(self, run: Path, rounds: int) -> None:
