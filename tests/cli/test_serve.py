@@ -12,7 +12,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from thalweg.aggregation import Median, NormClip
-from thalweg.cli import serve as module
 from thalweg.cli.main import app
 from thalweg.cli.serve import ServeArguments, _EventPrinter, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
@@ -198,7 +197,7 @@ def test_updates_are_clipped_by_default(
 
 def test_wait_for_rejected_clients_is_printed_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr("thalweg.cli.serve.time.monotonic", lambda: now)
     console = Console(file=io.StringIO(), width=100)
     printer = _EventPrinter(console, as_json=False)
     calm = {"event": "waiting", "present": 0, "wanted": 2, "rejected": {}, "failing": 0}
