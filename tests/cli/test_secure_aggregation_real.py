@@ -67,7 +67,7 @@ def run_masked(folder: Path, num_clients: int, rounds: int) -> list[dict[str, An
             stack.enter_context(command(folder / f"{number}.log", *words))
         words = serve(run, port, *options, clients=num_clients)
         server = stack.enter_context(command(log, *words))
-        wait_for(lambda: server.poll() is not None, log, 400)
+        wait_for(lambda: server.poll() is not None, log, 900)
         assert server.returncode == 0, log.read_text()
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
