@@ -21,7 +21,8 @@ import numpy as np
 from thalweg.data import Dataset
 from thalweg.engine.fast import stack
 from thalweg.engine.gather import Gather
-from thalweg.engine.stacked import StackedTrainer, choose_stack_sizes
+from thalweg.engine.stack_tasks import choose_stack_sizes
+from thalweg.engine.stacked import StackedTrainer
 from thalweg.federation import MiniBatch
 from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import LeNet5, Mlp, Net, NetSpec

@@ -36,7 +36,8 @@ from thalweg.core.types import Floats32, Ints
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.model_probe import FixedModelProbe
-from thalweg.engine.stacked import StackedTrainer, StackTask, map_in_threads
+from thalweg.engine.stack_tasks import StackTask
+from thalweg.engine.stacked import StackedTrainer, map_in_threads
 from thalweg.engine.workers import WorkerPool
 from thalweg.local import (
     OBJECTIVES,

@@ -35,7 +35,7 @@ from torch.nn import functional
 from thalweg.core.types import Floats32
 from thalweg.core.vectors import combine
 from thalweg.data.base import Dataset
-from thalweg.engine.stacked import StackTask, choose_stack_sizes
+from thalweg.engine.stack_tasks import StackTask, choose_stack_sizes
 from thalweg.engine.workers import WorkerPool
 from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import NETS, Cnn, LeNet5, Linear, Mlp, NetSpec, make_model_spec

@@ -9,8 +9,9 @@ import thalweg
 from thalweg.core.errors import ConfigError
 from thalweg.data import Augment
 from thalweg.engine.loop import run_plan
-from thalweg.engine.models import StackAugmentation, image_rng
+from thalweg.engine.models import StackAugmentation
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+from thalweg.engine.step_seeds import image_rng
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
 AUGMENTED = [*SMALL, "augment=standard", "augment.padding=1"]

@@ -5,7 +5,8 @@ from torch import nn
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Job
-from thalweg.engine.models import ModuleLeaves, NetModel, noise_seeds, step_seeds
+from thalweg.engine.models import ModuleLeaves, NetModel
+from thalweg.engine.step_seeds import noise_seeds, step_seeds
 from thalweg.local import with_features, without_dropout
 from thalweg.nets import Mlp, Module, Net, build_net
 from thalweg.nets.dropout import Dropout

@@ -12,13 +12,8 @@ from torch.nn.functional import cross_entropy
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.single import SingleTrainer
-from thalweg.engine.stacked import (
-    PREDICT_BATCH,
-    StackedTrainer,
-    StackTask,
-    choose_stack_sizes,
-    stack_size,
-)
+from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, choose_stack_sizes, stack_size
+from thalweg.engine.stacked import StackedTrainer
 from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 

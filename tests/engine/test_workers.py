@@ -25,7 +25,8 @@ from thalweg.core.transforms import Inverted, Rotated
 from thalweg.core.views import View
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
-from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask
+from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask
+from thalweg.engine.stacked import StackedTrainer
 from thalweg.engine.workers import WorkerDied, WorkerPool, can_send_to_worker, make_trainer
 from thalweg.local import LocalTraining, TaskLoss
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -307,10 +308,7 @@ def _make_engine(
         trainer_of_one = SingleTrainer.from_plan(plan, net, data)
         return ReferenceFederation(client_pool, trainer_of_one, scenario.prequential)
     from thalweg.engine.fast import FastFederation
-    from thalweg.engine.gather import Gather
-    from thalweg.engine.stacked import StackedTrainer
-    from thalweg.engine.workers import count_workers, make_trainer
-    from thalweg.native.trainer import make_native_trainer
+    from thalweg.engine.workers import count_workers, make_stacked_trainer, make_trainer
 
     num_threads, augment = 1, scenario.augment
     if client_pool.clients.trains_by_tick:  # states are needed in this process, so train here
@@ -318,14 +316,19 @@ def _make_engine(
     parts = (net, recipe.objective, plan.local)
     fixed = (recipe.geometry, augment, get_loss(scenario, data))
     use_native = plan.engine == "fast"
-    native = make_native_trainer(*parts, data, *fixed) if use_native else None
-    here = StackedTrainer(*parts, Gather(data), *fixed, native)
+    make_stacked = partial(make_stacked_trainer, *parts, data, *fixed, use_native)
     trainer = (
-        here
+        make_stacked()
         if client_pool.clients.trains_by_tick
         else make_trainer(*parts, data, workers, *fixed, use_native)
     )
-    labels, prequential = data.all_labels("train"), scenario.prequential
     return FastFederation(
-        client_pool, labels, net, trainer, prequential, num_threads, augment is not None, here
+        client_pool,
+        data.all_labels("train"),
+        net,
+        trainer,
+        scenario.prequential,
+        num_threads,
+        augments=augment is not None,
+        make_stacked=make_stacked,
     )

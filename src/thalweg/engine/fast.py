@@ -9,28 +9,20 @@ bit.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
 from thalweg.data import Part
 from thalweg.data.base import Targets
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.model_probe import FixedModelProbe, StackModelProbe
-from thalweg.engine.models import noise_seeds
-from thalweg.engine.stacked import (
-    Stack,
-    StackedTrainer,
-    StackTask,
-    Trainer,
-    choose_stack_sizes,
-    map_in_threads,
-)
+from thalweg.engine.stack_tasks import StackTask, Trainer, choose_stack_sizes
+from thalweg.engine.step_seeds import noise_seeds
 from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation import (
     ClientRound,
@@ -46,6 +38,9 @@ from thalweg.federation.client_round import is_regression
 from thalweg.federation.extensions.privacy import protect_response
 from thalweg.local import TrainingSummary
 from thalweg.nets import Net
+
+if TYPE_CHECKING:
+    from thalweg.engine.stacked import Stack, StackedTrainer
 
 
 class Cohort(NamedTuple):
@@ -92,13 +87,23 @@ class FastFederation:
         prequential: int,
         num_threads: int = 1,
         augments: bool = False,
-        here: StackedTrainer | None = None,
+        make_stacked: Callable[[], StackedTrainer] | None = None,
     ) -> None:
         self.client_pool, self._num_threads = client_pool, num_threads
-        self._here = here or (trainer if isinstance(trainer, StackedTrainer) else None)
+        self._make_stacked = make_stacked  # for recipes that use models in this process
         self._is_random = net.is_noisy or augments  # are steps random?
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
+
+    @cached_property
+    def _stacked(self) -> StackedTrainer:
+        """The trainer of surveys and of recipes whose clients use models between ticks."""
+        from thalweg.engine.stacked import StackedTrainer
+
+        if isinstance(self._trainer, StackedTrainer):
+            return self._trainer
+        assert self._make_stacked is not None, "models are used in this process"
+        return self._make_stacked()
 
     def roster(self, rnd: int) -> Roster:
         return self.client_pool.roster(rnd)
@@ -109,8 +114,9 @@ class FastFederation:
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
-        here = self._here
-        assert here is not None, "surveys are answered in this process"
+        from thalweg.engine.model_probe import FixedModelProbe
+
+        here = self._stacked
         return self.client_pool.survey(
             clients, stage, bank, rnd, lambda params: FixedModelProbe(here, params)
         )
@@ -219,10 +225,9 @@ class FastFederation:
         It is also used for clients that keep their optimizer. Models, memories and optimizers must
         be in the same process, so the stacks are trained in threads.
         """
-        trainer = self._trainer
-        assert isinstance(trainer, StackedTrainer), (
-            "recipes with model probes are trained in this process"
-        )
+        from thalweg.engine.stacked import map_in_threads
+
+        trainer = self._stacked
         deltas = np.empty((len(cohort.jobs), bank.shape[1]), dtype=np.float32)
         losses = np.empty(len(cohort.jobs))
         num_steps = np.empty(len(cohort.jobs), dtype=np.int64)
@@ -258,6 +263,8 @@ class FastFederation:
         noise: Ints | None,
     ) -> tuple[Stack, list[ClientRound], list[slice]]:
         """Start the round of some clients; return their stack, rounds and rows in the stack."""
+        from thalweg.engine.model_probe import StackModelProbe
+
         lr_scales = cohort.lr_scales
         stacked = trainer.begin(
             bank,
@@ -289,6 +296,8 @@ class FastFederation:
         client_rounds: list[ClientRound],
         rows: list[slice],
     ) -> None:
+        import torch
+
         batches, memos = [], []
         for client_round, mine in zip(client_rounds, rows, strict=True):
             client_round.observe()

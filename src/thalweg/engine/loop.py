@@ -168,8 +168,6 @@ def run_plan(
     `federate` makes the federation if its clients are not in this process. It receives a client
     pool with the world and without client states.
     """
-    from thalweg.engine.models import param_shapes  # imports torch
-
     check_not_loading()
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
@@ -181,8 +179,8 @@ def run_plan(
     )
     net = make_net(plan.scenario, data)
     start = make_initial_model(plan, net, data_dir)
-    try_loss(plan.scenario, data, net, start)
-    try_optimizer(plan.local.optimizer, plan.local.step_settings, param_shapes(net))
+    try_loss(plan, data, net, start)
+    try_optimizer(plan.local.optimizer, plan.local.step_settings, net.param_shapes)
     check_buffers(plan.recipe, net)
     for name in plan.scenario.metrics:
         get_named_metric(name, data.task, data.name)  # reject one of another task

@@ -1,4 +1,4 @@
-"""Nets in training: stacked models for objectives, and seeds of dropout and augmentation.
+"""Nets in training: stacked models for objectives, with dropout and augmentation.
 
 Dropout and augmentation are drawn per client and step, so that results do not depend on which
 clients are computed together.
@@ -14,17 +14,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Ints, Job
+from thalweg.core.types import Ints
 from thalweg.data.augment import Augmentation, Images
+from thalweg.engine.step_seeds import image_rng
 from thalweg.losses import Loss
 from thalweg.nets import Net
 from thalweg.nets.module_net import ModuleNet
-
-
-def param_shapes(net: Net) -> list[tuple[int, ...]]:
-    """Return the shapes of the parameter tensors of a net, in the order of the flat vector."""
-    return [shape for layer in net.layers for shape in layer.shapes.values()]
 
 
 class ModuleLeaves:
@@ -154,27 +149,6 @@ class NetModel:
 def select_untrained(net: Net, params: Tensor) -> Tensor | None:
     """Return a copy of the values of (K, P) that optimizers do not change; None: there are none."""
     return None if net.untrained is None else params[:, net.untrained]
-
-
-def noise_seed(seed: int, rnd: int, client: int, probe_round: int = 0) -> int:
-    """Return the seed of the dropout and augmentation of a client in a round."""
-    return int(rng_for(seed, Draw.LOCAL, rnd, client, take=probe_round).integers(2**62))
-
-
-def noise_seeds(seed: int, jobs: Sequence[Job], rnd: int) -> Ints:
-    """Return `noise_seed` of the client of each job, (K,)."""
-    seeds = [noise_seed(seed, rnd, job.client, job.probe_round) for job in jobs]
-    return np.array(seeds, dtype=np.int64)
-
-
-def step_seeds(seeds: Ints, num_steps: Ints) -> list[int]:
-    """Return the seed of the dropout of each client in its current step, from its `noise_seed`."""
-    return [int(seed) + int(step) for seed, step in zip(seeds, num_steps, strict=True)]
-
-
-def image_rng(seed: int, step: int) -> np.random.Generator:
-    """Return the generator that augments a client's images in one step, from its `noise_seed`."""
-    return rng_for(seed, Draw.AUGMENT, step)
 
 
 class StackAugmentation:

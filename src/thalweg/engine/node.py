@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.engine.models import noise_seed
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
+from thalweg.engine.step_seeds import noise_seed
 from thalweg.federation import (
     ClientProgram,
     ClientState,

@@ -17,8 +17,9 @@ from torch import Tensor
 from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset, Part
 from thalweg.data.base import Targets
-from thalweg.engine.models import NetModel, image_rng, param_shapes, select_untrained
+from thalweg.engine.models import NetModel, select_untrained
 from thalweg.engine.plan import Plan
+from thalweg.engine.step_seeds import image_rng
 from thalweg.engine.task import get_loss
 from thalweg.federation import MiniBatch
 from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective, Sgd
@@ -274,7 +275,7 @@ def make_client_optimizer(trainer: SingleTrainer, start: Tensor) -> ClientOptimi
     local = trainer.local
     if isinstance(local.optimizer, Sgd):
         return PlainSgd(local, trainer.geometry, trainer.net.sizes, torch.zeros_like(start))
-    shapes = param_shapes(trainer.net)
+    shapes = trainer.net.param_shapes
     steps = make_reference_steps(local.optimizer, local.step_settings, shapes)
     return StackOfOne(local, start, shapes) if steps is None else PlainTorch(local.lr, steps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +13,14 @@ from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.evaluation.named import get_metric_declaration
 from thalweg.losses import Loss, check_loss, count_outputs, resolve_loss
+from thalweg.losses.base import check_finite_losses
+from thalweg.native.trainer import NativeTrainer, find_parts
 from thalweg.nets import Net, build_net
 from thalweg.scenarios import Scenario
 from thalweg.streams import Replay
+
+if TYPE_CHECKING:
+    from thalweg.engine.plan import Plan
 
 FIRST_BATCH = 8  # samples on which a loss is tried before the first round
 
@@ -97,13 +103,18 @@ def make_net(scenario: Scenario, data: Dataset) -> Net:
     return build_net(scenario.net, data.input_shape, num_outputs, data.num_codes)
 
 
-def try_loss(scenario: Scenario, data: Dataset, net: Net, params: Floats32) -> None:
+def try_loss(plan: Plan, data: Dataset, net: Net, params: Floats32) -> None:
     """Compute the loss of the first training samples; reject one that cannot be minimised."""
+    scenario, rows = plan.scenario, np.arange(min(FIRST_BATCH, data.num_samples("train")))
+    parts = find_parts(net, data, get_loss(scenario, data))
+    if plan.engine == "fast" and not isinstance(parts, str):
+        losses = NativeTrainer(parts, plan.local, data).predict(params, "train", rows)[1]
+        check_finite_losses(type(get_loss(scenario, data)).__name__, losses)
+        return
     import torch
 
     from thalweg.engine.gather import Gather
 
-    rows = np.arange(min(FIRST_BATCH, data.num_samples("train")))
     x, targets = Gather(data).get_single("train", rows)
     with torch.no_grad():
         outputs = net.apply(torch.tensor(params), x)

@@ -10,9 +10,7 @@ import traceback
 import warnings
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
-from typing import Any, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from thalweg.core.errors import format_warning
 from thalweg.core.types import Floats, Floats32, Ints
@@ -20,13 +18,15 @@ from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
 from thalweg.data.mapped import FilePart
-from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory
-from thalweg.engine.stacked import StackedTrainer, StackTask
+from thalweg.engine.stack_tasks import StackTask
 from thalweg.local import Geometry, LocalTraining, Objective
 from thalweg.losses import CrossEntropy, Loss
 from thalweg.native.trainer import make_native_trainer
 from thalweg.nets import Net
+
+if TYPE_CHECKING:
+    from thalweg.engine.stacked import StackedTrainer
 
 
 class SharedArray(NamedTuple):
@@ -103,6 +103,8 @@ def main(handle: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     warnings.formatwarning = format_warning
     os.dup2(2, 1)  # output of objectives must not mix with that of a command
+    import torch
+
     torch.set_num_threads(1)
     # At the end of the pipe the run is over, or its process has ended.
     with contextlib.suppress(EOFError, ConnectionError):
@@ -140,6 +142,9 @@ def run_worker(connection: Connection) -> None:
 
 
 def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> StackedTrainer:
+    from thalweg.engine.gather import Gather
+    from thalweg.engine.stacked import StackedTrainer
+
     arrays: dict[str, Any] = {
         name: array.open()
         if isinstance(array, FilePart)

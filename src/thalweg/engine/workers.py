@@ -23,7 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -32,9 +32,8 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
 from thalweg.data.mapped import FilePart, find_file_part
-from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory, count_cores, worker_environment
-from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask, Trainer
+from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, Trainer
 from thalweg.engine.worker_main import (
     Failure,
     ForgetMemory,
@@ -49,7 +48,9 @@ from thalweg.local import Euclidean, Geometry, LocalTraining, Objective
 from thalweg.losses import CrossEntropy, Loss
 from thalweg.native.trainer import make_native_trainer
 from thalweg.nets import Net
-from thalweg.nets.module_net import ModuleNet
+
+if TYPE_CHECKING:
+    from thalweg.engine.stacked import StackedTrainer
 
 WorkerRequest = Train | Predict | Score
 
@@ -350,7 +351,6 @@ def make_trainer(
     ``"auto"`` means one worker per core if there is enough to compute (starting a pool takes a
     second or two) and the objects can be sent to other processes. Results do not depend on it.
     """
-    native = None
     if use_native:
         num_threads = count_cores() if workers == "auto" else workers
         native = make_native_trainer(
@@ -358,6 +358,8 @@ def make_trainer(
         )
         if native is not None and native.can_train:
             return native
+    from thalweg.nets.module_net import ModuleNet  # imports torch
+
     if workers == "auto" and not _can_share():
         workers = 1
     workers = count_workers(workers, net, local)
@@ -370,8 +372,32 @@ def make_trainer(
             stacklevel=2,
         )
     if workers == 1 or not _can_share() or not can_send_to_worker(*parts):
-        return StackedTrainer(net, objective, local, Gather(data), geometry, augment, loss, native)
+        return make_stacked_trainer(
+            net, objective, local, data, geometry, augment, loss, use_native
+        )
     return WorkerPool(net, objective, local, data, workers, geometry, augment, loss, use_native)
+
+
+def make_stacked_trainer(
+    net: Net,
+    objective: Objective,
+    local: LocalTraining,
+    data: Dataset,
+    geometry: Geometry,
+    augment: Augmentation | None,
+    loss: Loss,
+    use_native: bool,
+) -> StackedTrainer:
+    """Return a trainer in this process, which computes in C what it can."""
+    from thalweg.engine.gather import Gather
+    from thalweg.engine.stacked import StackedTrainer
+
+    native = (
+        make_native_trainer(net, objective, local, data, geometry, augment, loss)
+        if use_native
+        else None
+    )
+    return StackedTrainer(net, objective, local, Gather(data), geometry, augment, loss, native)
 
 
 def count_workers(workers: int | Literal["auto"], net: Net, local: LocalTraining) -> int:

@@ -107,6 +107,18 @@ def compute_output_errors(loss: Loss, outputs: Tensor, targets: Tensor) -> Tenso
         return torch.autograd.grad(loss(at, targets.clone()).sum(), at)[0]
 
 
+def check_finite_losses(name: str, losses: npt.NDArray[Any]) -> None:
+    """Reject losses of the first batch that are not finite."""
+    finite = np.isfinite(losses)
+    first = int(np.argmin(finite)) if len(losses) else 0
+    require(
+        bool(finite.all()),
+        f"loss={name} is {losses[first] if len(losses) else 0} for sample {first} of the first "
+        "batch; expected finite numbers. Check logarithms and divisions by zero, and the scale of "
+        "the targets.",
+    )
+
+
 def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
     """Try a loss on one batch: outputs (n, C) of a first model, and targets.
 
@@ -133,13 +145,7 @@ def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
         f"loss={name}: expected one loss per sample, of shape {tuple(outputs.shape[:-1])}, got "
         f"shape {tuple(getattr(losses, 'shape', ()))}. Do not average over the samples.",
     )
-    finite = torch.isfinite(losses.detach()).numpy()
-    require(
-        bool(finite.all()),
-        f"loss={name} is {losses.detach().numpy()[int(np.argmin(finite))]} for sample "
-        f"{int(np.argmin(finite))} of the first batch; expected finite numbers. Check logarithms "
-        "and divisions by zero, and the scale of the targets.",
-    )
+    check_finite_losses(name, losses.detach().numpy())
     first, first_alone = float(losses.detach()[0]), float(alone[0].detach())
     require(
         torch.allclose(losses, torch.cat(alone), rtol=1e-3, atol=1e-5),

@@ -88,10 +88,13 @@ def build_head(
     features.
     """
     require(num_classes >= 1, f"a net needs at least one output, got {num_classes}.")
-    from thalweg.nets.dropout import Dropout
     from thalweg.nets.layers import Dense, Relu
 
-    after = (Relu(), Dropout(dropout)) if dropout > 0 else (Relu(),)
+    after: tuple[Layer, ...] = (Relu(),)
+    if dropout > 0:
+        from thalweg.nets.dropout import Dropout
+
+        after = (Relu(), Dropout(dropout))
     layers: list[Layer] = []
     widths = (inputs, *hidden)
     for i, (come, go) in enumerate(pairwise(widths), start=1):

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-
-import torch
-from torch import Tensor
-from torch.nn import functional
+from typing import TYPE_CHECKING
 
 from thalweg.core.errors import require
 from thalweg.nets.net import Shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def check_channels(name: str, shape: Shape, channels: int) -> None:
@@ -124,9 +124,11 @@ class Dense:
         return self.inputs * self.outputs
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        from torch.nn.functional import linear
+
         weight, bias = weights
-        return functional.linear(x, weight, bias)
+        return linear(x, weight, bias)
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         weight, bias = weights  # (K, O, F), (K, O)
-        return torch.baddbmm(bias.unsqueeze(2), weight, x)  # (K, O, F) @ (K, F, B)
+        return bias.unsqueeze(2).baddbmm(weight, x)  # (K, O, F) @ (K, F, B)

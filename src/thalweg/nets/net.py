@@ -132,6 +132,11 @@ class Net:
         """Number of values in each parameter, in flat order."""
         return [prod(shape) for layer in self.layers for shape in layer.shapes.values()]
 
+    @property
+    def param_shapes(self) -> list[Shape]:
+        """Shape of each parameter, in flat order."""
+        return [shape for layer in self.layers for shape in layer.shapes.values()]
+
     @cached_property
     def num_params(self) -> int:
         return sum(self.sizes)
