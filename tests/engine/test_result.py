@@ -245,6 +245,15 @@ def test_figure_shows_test_and_arriving_rows() -> None:
     assert axes.get_xlabel() == "round"
 
 
+def test_legend_of_the_figure_is_outside_of_the_curves() -> None:
+    figure = run_table(evaluate_every=1).plot()
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert axes.get_legend() is None
+    assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
+    assert figure.bbox.x1 > legend.get_window_extent().x1
+
+
 def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     import pyarrow as pa

@@ -173,7 +173,7 @@ class Result:
             axes.plot(rounds, values, marker="." if len(rows) < 30 else None, label=label)
         axes.set(xlabel="round", title=self.plan.title)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(fontsize="small")
+        figure.legend(loc="outside lower left", fontsize="small", frameon=False)
         return figure
 
     def __repr__(self) -> str:
