@@ -1,4 +1,4 @@
-"""The output that the README shows is the output of its commands."""
+"""The output that pages show is the output of their commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from documentation.pages import ROOT, SHELL, blocks
+from thalweg.cli.init import write_example
 from thalweg.cli.main import app
+from thalweg.core.errors import ThalwegError
+from thalweg.core.wrapped_text import wrap_message
 
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d+(?:\.\d+)?")
 # Times differ between machines.
@@ -32,16 +35,20 @@ def block_with(text: str) -> list[str]:
 def check_output(shown: list[str], command: str, columns: int, tolerance: float) -> None:
     """Check that the lines of a block are in the output, in order; "..." means any lines."""
     runner = CliRunner(env={"COLUMNS": str(columns)})
-    done = runner.invoke(app, shlex.split(command)[1:], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    printed = iter(map(comparable, done.output.splitlines()))
+    try:
+        done = runner.invoke(app, shlex.split(command)[1:], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        output = done.output
+    except ThalwegError as error:  # as in `cli.main.main`
+        output = wrap_message(f"thalweg: {error}", columns)
+    printed = iter(map(comparable, output.splitlines()))
     for line in shown:
         if line == "...":
             continue
         words, numbers = comparable(line)
         close = pytest.approx(numbers, abs=tolerance)
         is_printed = any(text == words and theirs == close for text, theirs in printed)
-        assert is_printed, f"not printed, or in another order: {line}\n{done.output}"
+        assert is_printed, f"not printed, or in another order: {line}\n{output}"
 
 
 def test_readme_shows_the_output_of_its_run(
@@ -61,3 +68,34 @@ def test_readme_shows_the_output_of_the_demo(
     (command,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/(.*)$", makefile, re.MULTILINE)
     shown = block_with("page   runs/demo/index.html")
     check_output(shown, command.replace("$(RUNS)", "runs/demo"), columns=80, tolerance=0.5)
+
+
+TABLE_PAGE = ROOT / "docs/your-own-table.md"
+
+
+@pytest.fixture
+def pumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project of the page about tables, with the files that its shell commands write."""
+    write_example(tmp_path / "pumps")
+    monkeypatch.chdir(tmp_path / "pumps")
+    lines = Path("pumps.csv").read_text().splitlines(keepends=True)
+    clean = list(dict.fromkeys(lines))  # awk '!seen[$0]++'
+    Path("clean.csv").write_text("".join(clean))
+    Path("new.csv").write_text("".join(clean[:4]))  # head -4
+    return tmp_path / "pumps"
+
+
+def transcripts(page: Path) -> list[list[str]]:
+    """Return the blocks of a command and its output."""
+    found = [block.splitlines() for block in blocks(page, "text", *SHELL)]
+    return [lines for lines in found if lines[0].startswith("$ thalweg")]
+
+
+def test_page_about_tables_shows_its_files_and_the_output_of_its_commands(pumps: Path) -> None:
+    quick = [lines for lines in transcripts(TABLE_PAGE) if "compare" not in lines[0]]
+    assert len(quick) == 4
+    for command, *shown in quick:
+        check_output(shown, command.removeprefix("$ "), columns=80, tolerance=0.01)
+    head, predicted = (block for block in blocks(TABLE_PAGE, "text") if not block.startswith("$"))
+    assert Path("pumps.csv").read_text().startswith(head)
+    assert Path("predicted.csv").read_text() == predicted
