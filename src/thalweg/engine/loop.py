@@ -61,6 +61,7 @@ from thalweg.federation import (
     run_server_round,
 )
 from thalweg.local.optimizers import try_optimizer
+from thalweg.native.library import use_native_sum
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
@@ -169,6 +170,7 @@ def run_plan(
     pool with the world and without client states.
     """
     check_not_loading()
+    use_native_sum()
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
     data = data or plan.scenario.data.load(data_dir, plan.seed)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.core.types import Floats32
+from thalweg.core.vectors import use_sum
 
 FOLDER = Path(__file__).parent / "libraries"
 LANES = 16  # samples per block, as in c/kernel.h
@@ -80,6 +82,7 @@ class Kernel(NamedTuple):
     predict: Callable[..., None]
     forward: Callable[..., None]
     backward: Callable[..., None]
+    combine: Callable[..., None]
 
 
 def find_kernel() -> Kernel | str:
@@ -106,6 +109,22 @@ def find_kernel() -> Kernel | str:
         )
         return _load(wanted)
     return _load(usable[0]) if usable else "this processor has none of the built instruction sets"
+
+
+def use_native_sum() -> None:
+    """Let the server sum updates in C; the bits are those of NumPy."""
+    kernel = find_kernel()
+    if isinstance(kernel, str):
+        return
+
+    def sum_range(
+        factors: Floats32, deltas: Floats32, first: int, last: int, total: Floats32
+    ) -> None:
+        kernel.combine(
+            factors.ctypes.data, deltas.ctypes.data, *deltas.shape, first, last, total.ctypes.data
+        )
+
+    use_sum(sum_range)
 
 
 def get_kernel_name() -> str:
@@ -152,6 +171,7 @@ def _load(name: str) -> Kernel:
         "predict": (None, [*net, samples, c_int64, address, number, *[address] * 3]),
         "forward": (None, [*net, samples, number, *[address] * 5]),
         "backward": (None, [*net, number, *[address] * 5]),
+        "combine": (None, [address, address, *[c_int64] * 4, address]),
     }
     functions = {}
     for short, (result, arguments) in signatures.items():

@@ -7,6 +7,7 @@
 #include "gather.c"
 #include "loss.c"
 #include "supports.c"
+#include "combine.c"
 
 /* --- workspace --- */
 
