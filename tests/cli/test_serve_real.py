@@ -87,7 +87,8 @@ def free_port() -> int:
 def serve(run: Path, port: int, *more: str, clients: int = 2) -> list[str]:
     count = str(clients)
     words = ["serve", "fedavg", "--on", "digits-partial", "--clients", count, *SETS, "--seed", "3"]
-    words += ["--min-clients", count, "--deadline", "120", "--port", str(port), "--out", str(run)]
+    words += ["--min-clients", count, "--deadline", "120", "--share", "1"]  # wait for all clients
+    words += ["--port", str(port), "--out", str(run)]
     return [*words, *more]
 
 
