@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py                 about two minutes
     python benchmarks/speed.py --quick         a few seconds, less precise
+    python benchmarks/speed.py --engine torch  without the native kernel
     python benchmarks/speed.py --objectives    A and B for every objective; a few minutes
 
 The plain loop makes a deep copy of the module for each client and trains it with
@@ -36,8 +37,9 @@ from thalweg.core.types import Floats32
 from thalweg.core.vectors import combine
 from thalweg.data.base import Dataset
 from thalweg.engine.stack_tasks import StackTask, choose_stack_sizes
-from thalweg.engine.workers import WorkerPool
+from thalweg.engine.workers import make_trainer
 from thalweg.local import LocalTraining, TaskLoss
+from thalweg.native.library import get_kernel_name, use_native_sum
 from thalweg.nets import NETS, Cnn, LeNet5, Linear, Mlp, NetSpec, make_model_spec
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -72,6 +74,10 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
 
 
+def digits_mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
 def logistic() -> nn.Module:
     return nn.Linear(20, 2)
 
@@ -91,14 +97,16 @@ def make_user_spec(make: Callable[[], nn.Module]) -> NetSpec:
 
 
 WORKLOADS = [
-    Workload("A", "LeNet-5, 28x28x1", 6, 64, (1, 28, 28), 10, LeNet5(), lenet5, 3.0),
-    Workload("B", "MLP 784-200-10", 20, 64, (1, 28, 28), 10, Mlp(hidden=(200,)), mlp, 2.7),
-    Workload("C", "logistic regression, d=20", 1000, 16, (20,), 2, Linear(), logistic, 180.0),
-    Workload("D", "3-conv CNN, 32x32x3", 6, 64, (3, 32, 32), 10, Cnn(), cnn, 2.2),
+    Workload("A", "LeNet-5, 28x28x1", 6, 64, (1, 28, 28), 10, LeNet5(), lenet5, 7.0),
+    Workload("B", "MLP 784-200-10", 20, 64, (1, 28, 28), 10, Mlp(hidden=(200,)), mlp, 4.0),
+    Workload("C", "logistic regression, d=20", 1000, 16, (20,), 2, Linear(), logistic, 350.0),
+    Workload("D", "3-conv CNN, 32x32x3", 6, 64, (3, 32, 32), 10, Cnn(), cnn, 2.7),
+    Workload("F", "MLP 64-64-10", 1, 16, (64,), 10, Mlp(hidden=(64,)), digits_mlp, 20.0, steps=40),
+    Workload("G", "MLP 64-64-10", 3, 16, (64,), 10, Mlp(hidden=(64,)), digits_mlp, 30.0, steps=40),
     Workload(
-        "E", "A as a user's module", 6, 64, (1, 28, 28), 10, make_user_spec(lenet5), lenet5, 1.0
+        "U", "A as a user's module", 6, 64, (1, 28, 28), 10, make_user_spec(lenet5), lenet5, 1.0
     ),
-    Workload("F", "B as a user's module", 20, 64, (1, 28, 28), 10, make_user_spec(mlp), mlp, 1.0),
+    Workload("V", "B as a user's module", 20, 64, (1, 28, 28), 10, make_user_spec(mlp), mlp, 1.0),
 ]
 AGGREGATION_TARGET = 3.5
 
@@ -184,7 +192,7 @@ def draw_batches(work: Workload, data: Dataset, rng: np.random.Generator) -> np.
     )
 
 
-def time_training(work: Workload, repeats: int) -> tuple[float, float, float]:
+def time_training(work: Workload, repeats: int, engine: str) -> tuple[float, float, float]:
     """Return the seconds of both sides for one round and the relative difference of the updates."""
     rng = np.random.default_rng(0)
     data = make_data(work, rng)
@@ -196,7 +204,7 @@ def time_training(work: Workload, repeats: int) -> tuple[float, float, float]:
     bank = flat(model)[None]
     x, y = plain_tensors(data)
     batches, tasks = torch.from_numpy(rows), make_tasks(net, rows)
-    pool = WorkerPool(net, TaskLoss(), local, data, CORES)
+    pool = make_trainer(net, TaskLoss(), local, data, CORES, use_native=engine == "fast")
     try:
         trained = plain_round(model, local, x, y, batches)
         expected = np.stack([flat(client) for client in trained]) - bank
@@ -247,12 +255,17 @@ def time_aggregation(repeats: int) -> tuple[float, float, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repetitions: fast, less precise")
-    parser.add_argument("--only", default="ABCDEF+", help="some of A to F and + (aggregation)")
+    parser.add_argument(
+        "--only", default="ABCDFGUV+", help="some of A, B, C, D, F, G, U, V and + (aggregation)"
+    )
+    parser.add_argument("--engine", choices=("fast", "torch"), default="fast")
     parser.add_argument("--objectives", action="store_true", help="A and B for every objective")
     options = parser.parse_args(arguments)
     repeats = 3 if options.quick else 21
 
-    versions = f"{CORES} cores, torch {torch.__version__}"
+    use_native_sum()
+    kernel = "torch" if options.engine == "torch" else get_kernel_name()
+    versions = f"{CORES} cores, torch {torch.__version__}, kernel {kernel}"
     print(f"{versions}, medians of {repeats} repetitions, ms per round")
     print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'error':>8s}")
     chosen = [work for work in WORKLOADS if work.name in options.only]
@@ -262,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     differs = False
     for work in chosen:
         what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
-        differs |= report(what, *time_training(work, repeats), work.target)
+        differs |= report(what, *time_training(work, repeats, options.engine), work.target)
     if "+" in options.only:
         what = "+  aggregation of 100 updates of 1 M parameters"
         differs |= report(what, *time_aggregation(repeats), AGGREGATION_TARGET)
