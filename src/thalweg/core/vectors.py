@@ -56,10 +56,11 @@ def sum_range(factors: Floats32, deltas: Floats32, first: int, last: int, total:
         total[mine] = sums
 
 
-_sum_range = sum_range
+RangeSum = Callable[[Floats32, Floats32, int, int, Floats32], None]
+_sum_range: RangeSum = sum_range
 
 
-def use_sum(function: Callable[[Floats32, Floats32, int, int, Floats32], None]) -> None:
+def use_sum(function: RangeSum) -> None:
     """Let `combine` use a faster function that computes the bits of `sum_range`."""
     global _sum_range
     _sum_range = function
