@@ -30,6 +30,7 @@ _Rows = npt.NDArray[np.int32]
 UINT8_IMAGES, FLOAT_ROWS = 0, 1  # kinds of samples, as in c/kernel.h
 LOSSES: dict[type, int] = {CrossEntropy: 0, MeanSquaredError: 1}
 PREDICT_BATCH = 64  # samples; more exceed the cache
+MAX_ROWS = 2**31 - 1  # rows are int32
 WORK_PER_PIECE = 20_000_000  # multiplications: below about a millisecond, threads cost more
 
 
@@ -68,10 +69,17 @@ def find_parts(net: Net, data: Dataset, loss: Loss) -> NativeParts | str:
     for x in (data.x, data.x_test):
         if data.is_sequence or x.dtype not in (np.uint8, np.float32):
             return f"samples of {x.dtype} have no native code"
-        if not x.flags.c_contiguous:
-            return "the samples are not contiguous in memory"
+        if not (x.flags.c_contiguous and x.flags.aligned):
+            return "the samples are not contiguous and aligned in memory"
+        if len(x) > MAX_ROWS:
+            return f"more than {MAX_ROWS:,} samples have no native code"
     if data.x.dtype == np.uint8 and not data.is_image:
         return "whole numbers that are not images have no native code"
+    if net.input_shape != data.input_shape:
+        return f"the net expects samples of shape {net.input_shape}, got {data.input_shape}"
+    is_regression = type(loss) is MeanSquaredError
+    if net.num_classes != data.num_outputs or is_regression != (data.task == "regression"):
+        return f"the net has {net.num_classes} outputs, the data need {data.num_outputs}"
     program = compile_net(net)
     return program if isinstance(program, str) else NativeParts(kernel, program, LOSSES[type(loss)])
 
@@ -123,6 +131,7 @@ class NativeTrainer:
     ) -> None:
         self.can_train = can_train  # False: predictions only
         self._kernel, self._program, self._loss = parts
+        self._is_regression = self._loss == LOSSES[MeanSquaredError]
         self._local, self._data = local, data
         self._sources = {part: SampleSource(data, part) for part in ("train", "test")}
         self._num_threads = num_threads
@@ -138,6 +147,7 @@ class NativeTrainer:
         deltas = np.empty((int(ends[-1]), bank.shape[1]), dtype=np.float32)
         losses = np.empty(int(ends[-1]))
         bank = np.ascontiguousarray(bank, dtype=np.float32)
+        assert bank.shape[1] == self._program.num_params
         pieces = []
         for task, first in zip(tasks, ends.tolist(), strict=False):
             mine = slice(first, first + len(task.models))
@@ -158,6 +168,12 @@ class NativeTrainer:
         """Take the steps of K clients, in place; return the sums of their losses (K,)."""
         batches = self._make_batches(task)
         layers, local = self._program.layers, self._local
+        for each in (params, velocity):
+            assert each is None or (
+                each.shape == (task.items.shape[1], self._program.num_params)
+                and each.dtype == np.float32
+                and each.flags.c_contiguous
+            )
         space = self._workspace(batches.record.width, trains=True)
         losses = np.empty(len(params))
         for k in range(len(params)):
@@ -182,7 +198,7 @@ class NativeTrainer:
         rows = self._choose_rows(part, rows)
         outputs = self.outputs(params, part, rows)
         targets = self._data.labels(part, rows)
-        if self._loss == LOSSES[MeanSquaredError]:
+        if self._is_regression:
             with np.errstate(over="ignore", invalid="ignore"):
                 errors = np.square(outputs - targets.reshape(outputs.shape))
             return outputs.reshape(targets.shape), errors.mean(axis=1)
@@ -192,7 +208,7 @@ class NativeTrainer:
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         outputs = self.outputs(params, part, rows)
-        if self._loss == LOSSES[MeanSquaredError]:
+        if self._is_regression:
             return outputs
         with np.errstate(invalid="ignore"):
             return outputs - _log_sum_exp(outputs)[:, None]
@@ -204,6 +220,7 @@ class NativeTrainer:
         """Return outputs (n, C) of a model; None: on all samples."""
         rows = self._choose_rows(part, rows)
         params = np.ascontiguousarray(params, dtype=np.float32)
+        assert params.shape == (self._program.num_params,)
         found = np.empty((len(rows), self._program.num_outputs), dtype=np.float32)
         share = -(-len(rows) // (2 * self._num_threads * PREDICT_BATCH)) * PREDICT_BATCH
 
@@ -235,10 +252,14 @@ class NativeTrainer:
 
     def _make_batches(self, task: StackBatches) -> _Batches:
         samples, rows = self._sources["train"].read(task.items)
-        targets = np.ascontiguousarray(self._data.labels("train", task.items))
-        weights = np.ascontiguousarray(task.weights)
+        target_type = np.float32 if self._is_regression else np.int64
+        targets = np.ascontiguousarray(self._data.labels("train", task.items), dtype=target_type)
+        weights = np.ascontiguousarray(task.weights, dtype=np.float32)
         sizes = np.ascontiguousarray(_count_samples(task), dtype=np.int32)
         num_steps, num_clients, width = task.items.shape
+        assert weights.shape == rows.shape
+        assert sizes.shape == (num_steps, num_clients)
+        assert not sizes.size or 0 <= sizes.min() <= sizes.max() <= width
         record = BatchesRecord(
             rows.ctypes.data,
             targets.ctypes.data,

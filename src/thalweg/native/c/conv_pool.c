@@ -21,7 +21,7 @@ typedef struct {
 
    Loop order: the four positions one after the other; within a position the input channels and
    the kernel taps; n x PARTS accumulators stay in registers. The best of the four is kept with
-   its number. A later position must be greater to win, as in PyTorch. */
+   its number. A later position must be greater to win, or not a number, as in PyTorch. */
 INLINE void conv_forward_tile(const int n, const int k, int inputs, const float *w, const float *b,
                               const float *x, int64_t x_channel, int64_t x_row, float *y,
                               int64_t y_channel, int8_t *place, int64_t place_channel) {
@@ -52,7 +52,7 @@ INLINE void conv_forward_tile(const int n, const int k, int inputs, const float 
             }
         } else {
             UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) {
-                ivec wins = sum[t][p] > best[t][p];
+                ivec wins = (sum[t][p] > best[t][p]) | (sum[t][p] != sum[t][p]);
                 best[t][p] = (vec)(((ivec)sum[t][p] & wins) | ((ivec)best[t][p] & ~wins));
                 where[t][p] = (position & wins) | (where[t][p] & ~wins);
             }
@@ -60,7 +60,7 @@ INLINE void conv_forward_tile(const int n, const int k, int inputs, const float 
     }
     UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) {
         vec out = best[t][p] + b[t];
-        ivec positive = out > 0;
+        ivec positive = is_passed(out);
         ((vec *)(y + t * y_channel))[p] = (vec)((ivec)out & positive);
         if (place) /* -1 where ReLU is zero: no gradient */
             *(bvec *)(place + t * place_channel + p * WIDTH) =
@@ -76,8 +76,8 @@ INLINE void conv_forward_size(const int k, const Layer *layer, const float *para
     int64_t place_channel = (int64_t)rows * columns * LANES;
     int tiles = count_tiles(layer->outputs, TILE);
     for (int tile = 0; tile < tiles; tile++) {
-        int first = layer->outputs * tile / tiles;
-        int n = layer->outputs * (tile + 1) / tiles - first;
+        int first = tile_start(layer->outputs, tile, tiles);
+        int n = tile_start(layer->outputs, tile + 1, tiles) - first;
         const float *w = params + layer->weight + (int64_t)first * layer->inputs * k * k;
         const float *b = params + layer->bias + first;
         for (int r = 0; r < rows; r++)
@@ -220,8 +220,8 @@ INLINE void conv_backward_size(const int k, const Layer *layer, const float *w, 
     int64_t channel = (int64_t)layer->height * layer->width * LANES;
     int tiles = count_tiles(layer->inputs, TILE);
     for (int tile = 0; tile < tiles; tile++) {
-        int first = layer->inputs * tile / tiles;
-        int n = layer->inputs * (tile + 1) / tiles - first;
+        int first = tile_start(layer->inputs, tile, tiles);
+        int n = tile_start(layer->inputs, tile + 1, tiles) - first;
         for (int y = 0; y < layer->height; y++)
             for (int x = 0; x < layer->width; x++) {
                 float *out = grad_x + first * channel + (int64_t)(y * layer->width + x) * LANES;

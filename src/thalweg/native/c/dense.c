@@ -101,8 +101,8 @@ static void dense_forward(const Layer *layer, const float *params, const float *
                           float *y, int64_t y_block) {
     int tiles = count_tiles(layer->outputs, TILE);
     for (int tile = 0; tile < tiles; tile++) {
-        int first = layer->outputs * tile / tiles;
-        int n = layer->outputs * (tile + 1) / tiles - first;
+        int first = tile_start(layer->outputs, tile, tiles);
+        int n = tile_start(layer->outputs, tile + 1, tiles) - first;
         const float *w = params + layer->weight + (int64_t)first * layer->inputs;
         const float *b = params + layer->bias + first;
         for (int block = 0; block < blocks; block++) {
@@ -121,8 +121,8 @@ static void dense_backward(const Layer *layer, const float *params, const float 
     for (int block = 0; block < blocks; block++) {
         const float *in = grad_y + (int64_t)block * layer->outputs * LANES;
         for (int tile = 0; tile < tiles; tile++) {
-            int first = (int)((int64_t)layer->inputs * tile / tiles);
-            int n = (int)((int64_t)layer->inputs * (tile + 1) / tiles) - first;
+            int first = tile_start(layer->inputs, tile, tiles);
+            int n = tile_start(layer->inputs, tile + 1, tiles) - first;
             const float *w = params + layer->weight + first;
             float *out = grad_x + ((int64_t)block * layer->inputs + first) * LANES;
 #define CALL(N) dense_backward_tile(N, layer->inputs, layer->outputs, w, in, out);
@@ -137,8 +137,8 @@ static void dense_update(const Layer *layer, const float *grad_y, int batch, con
     int tiles = count_tiles(layer->outputs, TILE);
     for (int first_input = 0; first_input < layer->inputs; first_input += LANES)
         for (int tile = 0; tile < tiles; tile++) {
-            int first = layer->outputs * tile / tiles;
-            int n = layer->outputs * (tile + 1) / tiles - first;
+            int first = tile_start(layer->outputs, tile, tiles);
+            int n = tile_start(layer->outputs, tile + 1, tiles) - first;
             int64_t at = layer->weight + (int64_t)first * layer->inputs + first_input;
             const float *errors = grad_y + (int64_t)first * LANES;
 #define CALL(N)                                                                                  \

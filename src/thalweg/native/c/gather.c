@@ -47,7 +47,7 @@ static void gather_rows(const Samples *data, const int32_t *rows, int batch, flo
                 const uint8_t *from = (const uint8_t *)data->x + rows[b] * area * channels + c;
                 for (int64_t i = 0; i < area; i++) to[i] = from[i * channels] * scale + shift;
             } else {
-                const float *from = (const float *)data->x + (rows[b] * channels + c) * area;
+                const float *from = (const float *)data->x + ((int64_t)rows[b] * channels + c) * area;
                 for (int64_t i = 0; i < area; i++) to[i] = from[i] * scale + shift;
             }
         }

@@ -88,7 +88,7 @@ static void forward(const Layer *layers, int count, const float *params, const W
 static void relu_backward(const float *y, float *grad, int64_t count) {
     for (int64_t i = 0; i < count; i += WIDTH) {
         vec *g = (vec *)(grad + i);
-        *g = (vec)((ivec)*g & (*(const vec *)(y + i) > 0));
+        *g = (vec)((ivec)*g & is_passed(*(const vec *)(y + i)));
     }
 }
 

@@ -1,7 +1,7 @@
 /* Shared declarations of the native kernel.
 
    The kernel trains one client for one round, or predicts, in one call. It is plain C without
-   dependencies, compiled once per instruction set (see build.py) and called through ctypes.
+   dependencies, compiled once per instruction set (see setup.py) and called through ctypes.
 
    Memory layout. A mini-batch is cut into blocks of LANES samples. The activations of a block are
    stored with the sample as the innermost axis:
@@ -134,9 +134,12 @@ INLINE float sum_lanes(vec v) {
     return total;
 }
 
-INLINE vec max_zero(vec v) { return (vec)((ivec)v & (ivec)(v > 0)); }
+/* ReLU. A number that is not a number stays one, as in PyTorch: hence ~(v <= 0), not v > 0. */
+INLINE ivec is_passed(vec v) { return ~(ivec)(v <= 0); }
+INLINE vec max_zero(vec v) { return (vec)((ivec)v & is_passed(v)); }
 
-/* Split n outputs into tiles of nearly equal size, at most TILE: tile t starts at n * t / tiles. */
+/* Split n outputs into tiles of nearly equal size, at most TILE. */
 INLINE int count_tiles(int n, int most) { return (n + most - 1) / most; }
+INLINE int tile_start(int n, int tile, int tiles) { return (int)((int64_t)n * tile / tiles); }
 
 #endif
