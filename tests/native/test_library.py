@@ -127,7 +127,9 @@ def test_an_installation_without_a_compiler_uses_torch(monkeypatch, tmp_path):
     data = make_table(4)
     net = Linear().build((4,), 3)
     assert find_parts(net, data, CrossEntropy()) == reason
-    assert make_native_trainer(net, TaskLoss(), SGD, data, Euclidean(), None, CrossEntropy()) is None
+    assert (
+        make_native_trainer(net, TaskLoss(), SGD, data, Euclidean(), None, CrossEntropy()) is None
+    )
     plan = make_plan("fedavg", "digits-partial", seed=1, rounds=1, overrides=["ticks=1"])
     assert np.isfinite(run_plan(plan, workers=1).model).all()
 
@@ -230,7 +232,7 @@ def test_losses_and_shapes_without_native_code():
         "the net has 2 outputs, the data need 3"
     )
     assert isinstance(find_parts(net, data, MeanSquaredError()), str)
-    assert MAX_ROWS == np.iinfo(np.int32).max
+    assert np.iinfo(np.int32).max == MAX_ROWS
 
 
 def test_training_without_native_code():
