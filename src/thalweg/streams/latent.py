@@ -20,6 +20,13 @@ from thalweg.streams.splitting import (
     split_by_dirichlet,
     stratified_parts,
 )
+from thalweg.streams.state_probs import (
+    FullProbs,
+    PartialProbs,
+    StateProbs,
+    mean_probs,
+    multiply_probs,
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class LatentStates:
         labels, num_classes = setting.labels, setting.num_classes
         pools = self._pools(labels, rng_for(setting.seed, Draw.PARTITION))
         rng = rng_for(setting.seed, Draw.WORLD)
-        probs = self._state_probs(rng)
+        probs = self._draw_probs(rng)
         availability = draw_availability(
             self.num_clients, self.availability, self.availability_spread, rng
         )
@@ -119,7 +126,7 @@ class LatentStates:
         importance = (
             np.full(self.num_states, 1 / self.num_states)
             if self.importance == "uniform"
-            else probs.mean(axis=0)
+            else mean_probs(probs)
         )
         return LatentWorld(
             spec=self,
@@ -148,20 +155,19 @@ class LatentStates:
             )
         ]
 
-    def _state_probs(self, rng: np.random.Generator) -> Floats:
-        """(N, M) state probabilities of every client."""
+    def _draw_probs(self, rng: np.random.Generator) -> StateProbs:
+        """Draw the state probabilities of every client."""
         if self.access == "full":
-            return rng.dirichlet(np.ones(self.num_states), self.num_clients)
+            return FullProbs.draw(self.num_clients, self.num_states, rng)
         skewed = np.argsort(self.clusters, kind="stable")[:2]  # the two most skewed clusters
         size = self.states_per_cluster
         confined_to = np.concatenate([np.arange(c * size, (c + 1) * size) for c in skewed])
-        probs = np.zeros((self.num_clients, self.num_states))
         num_confined = round(self.confined * self.num_clients)
-        for client in range(self.num_clients):
-            options = confined_to if client < num_confined else np.arange(self.num_states)
-            states = rng.choice(options, self.reachable, replace=False)
-            probs[client, states] = rng.dirichlet(np.ones(self.reachable))
-        return probs
+        options = [
+            (confined_to, num_confined),
+            (np.arange(self.num_states), self.num_clients - num_confined),
+        ]
+        return PartialProbs.draw(self.num_states, self.reachable, options, rng)
 
 
 class LatentCursor(NamedTuple):
@@ -176,7 +182,7 @@ class LatentWorld:
 
     spec: LatentStates
     pools: tuple[Ints, ...]  # M arrays of rows
-    probs: Floats  # (N, M)
+    probs: StateProbs  # (N, M)
     availability: Floats  # (N,)
     state_table: StateTable
     ticks: int
@@ -195,8 +201,7 @@ class LatentWorld:
 
     @property
     def mixes(self) -> Floats:
-        mixes: Floats = self.probs @ self.state_table.histograms
-        return mixes
+        return multiply_probs(self.probs, self.state_table.histograms)
 
     @property
     def has_clients_of_data(self) -> bool:
@@ -215,8 +220,7 @@ class LatentWorld:
         return draw_present(self.availability, self.seed, rnd)
 
     def true_state_probs(self, client: int) -> Floats:
-        probs: Floats = self.probs[client]
-        return probs
+        return self.probs.rows(client, client + 1)[0]
 
     def begin(self, client: int) -> tuple[LatentCursor, Arrival]:
         """A full memory of samples of the client's first state, which does not count as a tick."""
@@ -243,7 +247,7 @@ class LatentWorld:
 
         Unreachable states are never drawn.
         """
-        reach = np.flatnonzero(self.probs[client])
-        cumulative = np.cumsum(self.probs[client, reach])
+        reach, probs = self.probs.reachable(client)
+        cumulative = np.cumsum(probs)
         states: Ints = reach[np.searchsorted(cumulative, uniform * cumulative[-1], side="right")]
         return states
