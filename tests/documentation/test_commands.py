@@ -42,8 +42,8 @@ STARTS = (
     "thalweg.cli.certs.make_certs",
     "thalweg.cli.flower_app.write_project",
     "thalweg.cli.init.write_example",
-    "thalweg.cli.predict.load",
-    "thalweg.cli.export.load",
+    "thalweg.cli.export.load_run",  # before predict, from which it imports the function
+    "thalweg.cli.predict.load_run",
 )
 PLACEHOLDERS = {
     "NAME": "dds",

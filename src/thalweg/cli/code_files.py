@@ -10,6 +10,11 @@ from thalweg.engine.plan import read_plain_plan
 
 
 def print_code_files(folder: Path) -> None:
-    """Print which Python files a run folder or plan names, before they are imported."""
+    """Print which Python files a run folder or plan names, before they are imported.
+
+    The command that loads a path rejects one that is neither.
+    """
+    if not folder.is_file() and not (folder / "plan.toml").is_file():
+        return
     for file in list_code_files(read_plain_plan(folder)[0]):
         print_message(f"note: {folder} imports {file}")

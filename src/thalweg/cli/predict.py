@@ -64,8 +64,7 @@ def predict_command(
 
 def load_run(folder: Path) -> Result:
     """Load a finished run; print before that which code of the user it imports."""
-    if (folder / "plan.toml").is_file():
-        print_code_files(folder)
+    print_code_files(folder)
     return load(folder)
 
 
