@@ -38,9 +38,10 @@ from thalweg.engine.gather import Gather
 from thalweg.engine.model_probe import FixedModelProbe
 from thalweg.engine.stack_tasks import StackTask
 from thalweg.engine.stacked import StackedTrainer, map_in_threads
-from thalweg.engine.workers import WorkerPool
+from thalweg.engine.workers import make_trainer
 from thalweg.local import (
     OBJECTIVES,
+    Euclidean,
     FinishesRound,
     LocalTraining,
     Objective,
@@ -48,6 +49,8 @@ from thalweg.local import (
     TrainingSummary,
     UploadsFromObjective,
 )
+from thalweg.losses import CrossEntropy
+from thalweg.native.trainer import make_native_trainer
 from thalweg.nets import Net
 
 Memo = Mapping[str, Floats32]  # name -> (K, P)
@@ -250,6 +253,15 @@ def make_memo(objective: Objective, trainer: StackedTrainer, start: Floats32, ro
     return memo
 
 
+def make_stacked_trainer(
+    objective: Objective, net: Net, local: LocalTraining, data: Dataset
+) -> StackedTrainer:
+    """Return the trainer of this process, with the native kernel where it can compute."""
+    fixed = (Euclidean(), None, CrossEntropy())
+    native = make_native_trainer(net, objective, local, data, *fixed)
+    return StackedTrainer(net, objective, local, Gather(data), *fixed, native)
+
+
 @contextmanager
 def fast_round(
     objective: Objective,
@@ -262,13 +274,13 @@ def fast_round(
 ) -> Iterator[Callable[[], Floats32]]:
     """Yield a function that trains all clients and returns their updates (K, P)."""
     if not memo:
-        pool = WorkerPool(net, objective, local, data, CORES)
+        pool = make_trainer(net, objective, local, data, CORES, use_native=True)
         try:
             yield lambda: pool.train(bank, tasks)[0]
         finally:
             pool.close()
         return
-    trainer = StackedTrainer(net, objective, local, Gather(data))
+    trainer = make_stacked_trainer(objective, net, local, data)
     ends = np.cumsum([0, *(len(task.models) for task in tasks)]).tolist()
     parts = [slice(first, last) for first, last in pairwise(ends)]
 
@@ -302,7 +314,7 @@ def time_objective(work: Workload, name: str, repeats: int) -> tuple[float, floa
     model = work.module()
     bank = flat(model)[None]
     start = np.repeat(bank, work.clients, axis=0)
-    trainer = StackedTrainer(net, objective, local, Gather(data))
+    trainer = make_stacked_trainer(objective, net, local, data)
     memo = make_memo(objective, trainer, start, rows[:, 0])
     tensors, batches = plain_tensors(data), torch.from_numpy(rows)
 

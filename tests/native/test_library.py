@@ -178,7 +178,7 @@ def test_a_net_becomes_records():
     assert sizes == [(1, 1, 6, 1), (1, 6, 16, 1), (0, 400, 120, 1), (0, 120, 84, 1), (0, 84, 10, 0)]
     places = [(layer.weight, layer.bias) for layer in program.layers]
     assert places == [(0, 150), (156, 2556), (2572, 50572), (50692, 60772), (60856, 61696)]
-    assert program[1:] == (61706, 10, 84)
+    assert program[1:] == (61706, 10, 84, 784)
     assert ctypes.sizeof(library.LayerRecord) == 48
 
 

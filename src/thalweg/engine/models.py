@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 
 from thalweg.core.types import Ints
 from thalweg.data.augment import Augmentation, Images
+from thalweg.engine.native_passes import NativePasses
 from thalweg.engine.step_seeds import image_rng
 from thalweg.losses import Loss
 from thalweg.nets import Net
@@ -68,7 +69,8 @@ class NetModel:
     With seeds the model is in training: the dropout of each client comes from its own generator,
     which is created for every call. Without seeds there is no dropout. A user's module is then in
     evaluation mode; in training mode its buffers after the last call are kept for
-    `restore_untrained`. A call with the vector of `leaves` uses its tensors.
+    `restore_untrained`. A call with the vector of `leaves` uses its tensors. With `passes` the
+    native kernel computes.
     """
 
     def __init__(
@@ -77,14 +79,17 @@ class NetModel:
         is_stacked: bool,
         seeds: Sequence[int] | None = None,
         leaves: ModuleLeaves | None = None,
+        passes: NativePasses | None = None,
     ) -> None:
         self._net, self._is_stacked = net, is_stacked  # if False: one model after the other
-        self._leaves = leaves
+        self._leaves, self._passes = leaves, passes
         self._seeds = seeds if net.is_noisy else None
         self._buffers: Tensor | None = None
 
     def __call__(self, params: Tensor, x: Tensor) -> Tensor:
         """Return logits (K, B, C)."""
+        if self._passes is not None and self._passes.can_compute(params, x):
+            return self._passes(params, x)
         if self._is_stacked:
             return self._net.apply_stacked(params, x, self._generators())
         if isinstance(self._net, ModuleNet):
@@ -93,6 +98,8 @@ class NetModel:
 
     def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (K, B, C) and the inputs of the last layer (K, B, F)."""
+        if self._passes is not None and self._passes.can_compute(params, x):
+            return self._passes.with_features(params, x)
         if self._is_stacked:
             return self._net.with_features_stacked(params, x, self._generators())
         if isinstance(self._net, ModuleNet):
@@ -105,7 +112,7 @@ class NetModel:
     @property
     def still(self) -> NetModel:
         """The same model without dropout, for use as a teacher."""
-        return NetModel(self._net, self._is_stacked)
+        return NetModel(self._net, self._is_stacked, passes=self._passes)
 
     def restore_untrained(self, params: Tensor, before: Tensor | None) -> None:
         """Undo a step for the values that optimizers do not change, and set new buffers.

@@ -30,6 +30,7 @@ from thalweg.engine.models import (
 )
 from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, stack_size
 from thalweg.engine.step_seeds import step_seeds
+from thalweg.engine.native_passes import NativePasses
 from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Objective, Sgd
 from thalweg.local.optimizers import (
     ClientOptimizerState,
@@ -88,6 +89,9 @@ class StackedTrainer:
         self._net, self._objective, self._local, self._gather = net, objective, local, gather
         self._geometry, self._augment, self._loss = geometry, augment, loss
         self._native = native  # computes predictions, and steps if it can
+        self._passes: NativePasses | None = None  # computes outputs and gradients for objectives
+        if native is not None:
+            self._passes = NativePasses(native.parts.kernel, native.parts.program)
         self._is_stacked = stack_size(net) > 1  # if False: one model after the other
         self._takes_turns = isinstance(net, ModuleNet) and not self._is_stacked  # one per step
 
@@ -248,7 +252,11 @@ class StackedTrainer:
         with one_thread(), torch.inference_mode():
             for first in range(0, len(rows), PREDICT_BATCH):
                 mine = rows[first : first + PREDICT_BATCH]
-                if self._is_stacked:
+                if self._passes is not None:
+                    x, labels = self._gather.get_single("train", mine)
+                    outer, inner = self._passes.with_features(model[None], x[None])
+                    logits, features_here = outer[0], inner[0]
+                elif self._is_stacked:
                     x, labels = self._gather.get_stacked("train", mine[None])
                     outer, inner = self._net.with_features_stacked(model[None], x)
                     logits, features_here, labels = outer[0], inner[0], labels[0]
@@ -296,7 +304,8 @@ class StackedTrainer:
             for first in range(0, len(rows), together):
                 mine = rows[first : first + together]
                 many = torch.tensor(params).expand(len(mine), -1).clone().requires_grad_()
-                model, x, labels = self._inputs(mine[:, None])
+                # One sample per model: the kernel computes 16 at a time, so torch is faster.
+                model, x, labels = self._inputs(mine[:, None], uses_kernel=False)
                 losses = self._loss(model(many, x)[:, 0], labels[:, 0])
                 (gradients,) = torch.autograd.grad(losses.sum(), many)
                 total += gradients.square().sum(0, dtype=torch.float64)
@@ -306,11 +315,12 @@ class StackedTrainer:
         """Nothing to close."""
 
     def _inputs(
-        self, rows: npt.NDArray[np.integer], stack: Stack | None = None
+        self, rows: npt.NDArray[np.integer], stack: Stack | None = None, uses_kernel: bool = True
     ) -> tuple[NetModel, Tensor, Tensor]:
         """Return the model, inputs (K, B, ...) and targets (K, B) of training rows (K, B).
 
-        Without a stack there is no dropout and no augmentation.
+        Without a stack there is no dropout and no augmentation. With `uses_kernel` the model is
+        computed by the native kernel where it can be.
         """
         noise = None if stack is None else stack.noise
         change: SampleTransform | None = None
@@ -318,8 +328,9 @@ class StackedTrainer:
             change = StackAugmentation(self._augment, noise, stack.num_steps)
         seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
         leaves = None if stack is None else stack.leaves
-        model = NetModel(self._net, self._is_stacked, seeds, leaves)
-        if self._is_stacked and not isinstance(self._net, ModuleNet):
+        passes = self._passes if uses_kernel else None
+        model = NetModel(self._net, self._is_stacked, seeds, leaves, passes)
+        if self._is_stacked and not isinstance(self._net, ModuleNet) and passes is None:
             return model, *self._gather.get_stacked("train", rows, change)
         x, labels = self._gather.get_single("train", rows.ravel(), change)
         return model, x.view(*rows.shape, *x.shape[1:]), labels.view(*rows.shape, *labels.shape[1:])

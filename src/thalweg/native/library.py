@@ -175,7 +175,12 @@ def _load(name: str) -> Kernel:
     }
     functions = {}
     for short, (result, arguments) in signatures.items():
-        function = getattr(library, f"thalweg_{short}")
+        function = getattr(library, f"thalweg_{short}", None)
+        require(
+            function is not None,
+            f"the native kernel {name} was built from other sources: it has no function "
+            f"thalweg_{short}. Reinstall thalweg, or run: python setup.py build_ext --inplace",
+        )
         function.restype, function.argtypes = result, arguments
         functions[short] = function
     return Kernel(f"native-{name}", **functions)

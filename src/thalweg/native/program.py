@@ -25,6 +25,7 @@ class Program(NamedTuple):
     num_params: int
     num_outputs: int
     num_features: int  # inputs of the last layer
+    num_inputs: int
 
     def workspace(self, kernel: Kernel, num_samples: int, trains: bool) -> npt.NDArray[np.uint8]:
         """Return memory for mini-batches of up to `num_samples`, zero and aligned."""
@@ -70,7 +71,8 @@ def compile_net(net: Net) -> Program | str:
     if len(records) > MAX_LAYERS:
         return f"the net has more than {MAX_LAYERS} layers with parameters"
     layers = (LayerRecord * len(records))(*records)
-    return Program(layers, position, records[-1].outputs, records[-1].inputs)
+    num_inputs = prod(net.input_shape)
+    return Program(layers, position, records[-1].outputs, records[-1].inputs, num_inputs)
 
 
 def _translate(layer: Any, name: str, shape: Sequence[int], position: int) -> LayerRecord | str:

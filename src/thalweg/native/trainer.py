@@ -130,6 +130,7 @@ class NativeTrainer:
         can_train: bool = True,
     ) -> None:
         self.can_train = can_train  # False: predictions only
+        self.parts = parts
         self._kernel, self._program, self._loss = parts
         self._is_regression = self._loss == LOSSES[MeanSquaredError]
         self._local, self._data = local, data
