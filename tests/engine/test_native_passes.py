@@ -112,9 +112,7 @@ def test_two_graphs_at_once_have_their_own_workspaces():
         passes(params, other)
     (found,) = torch.autograd.grad(first.square().sum(), params)
     assert torch.equal(found, expected)
-    (both,) = torch.autograd.grad(
-        passes(params, x).square().sum() + second.square().sum(), params
-    )
+    (both,) = torch.autograd.grad(passes(params, x).square().sum() + second.square().sum(), params)
     assert not torch.equal(both, expected)
 
 
@@ -172,9 +170,7 @@ def make_memo(objective_name, net, num_clients):
         noise = rng.standard_normal((num_clients, len(start)), dtype=np.float32)
         memo[name] = torch.tensor(0.01 * noise)
     for name in ("fisher", "others_fisher"):
-        memo[name] = torch.tensor(
-            rng.uniform(0, 0.1, (num_clients, len(start))).astype(np.float32)
-        )
+        memo[name] = torch.tensor(rng.uniform(0, 0.1, (num_clients, len(start))).astype(np.float32))
     return memo
 
 

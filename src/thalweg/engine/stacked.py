@@ -28,9 +28,9 @@ from thalweg.engine.models import (
     StackAugmentation,
     select_untrained,
 )
+from thalweg.engine.native_passes import NativePasses
 from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, stack_size
 from thalweg.engine.step_seeds import step_seeds
-from thalweg.engine.native_passes import NativePasses
 from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Objective, Sgd
 from thalweg.local.optimizers import (
     ClientOptimizerState,
