@@ -109,6 +109,7 @@ WORKLOADS = [
     Workload("V", "B as a user's module", 20, 64, (1, 28, 28), 10, make_user_spec(mlp), mlp, 1.0),
 ]
 AGGREGATION_TARGET = 3.5
+PREDICTION_TARGET = 3.0  # 0.17 CPU s for 0.5
 
 
 def make_data(work: Workload, rng: np.random.Generator) -> Dataset:
@@ -174,6 +175,13 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def cpu_seconds(action: Callable[[], object]) -> float:
+    """Return the CPU time of all threads of this process."""
+    began = time.process_time()
+    action()
+    return time.process_time() - began
+
+
 def time_in_turns(
     plain: Callable[[], object], ours: Callable[[], object], repeats: int
 ) -> tuple[float, float]:
@@ -223,6 +231,35 @@ def time_training(work: Workload, repeats: int, engine: str) -> tuple[float, flo
     return plain, ours, difference
 
 
+def time_predictions(repeats: int, engine: str) -> tuple[float, float, float]:
+    """Time 10,000 predictions of LeNet-5 in CPU seconds: a module in batches of 256, and ours."""
+    rng, work = np.random.default_rng(0), WORKLOADS[0]
+    data = make_data(work, rng)
+    rows = rng.integers(0, len(data.y), 10_000)
+    net = work.spec.build(work.input_shape, work.num_classes)
+    torch.manual_seed(0)
+    model = work.module().eval()
+    x, params = plain_tensors(data)[0], flat(model)
+    local = LocalTraining(lr=0.01, steps=1)
+    trainer = make_trainer(net, TaskLoss(), local, data, CORES, use_native=engine == "fast")
+
+    def plain() -> torch.Tensor:
+        with torch.inference_mode():
+            batches = torch.from_numpy(rows).split(256)
+            return torch.cat([model(x[mine]).log_softmax(1) for mine in batches])
+
+    try:
+        expected, found = plain().numpy(), trainer.scores(params, "train", rows)
+        error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+        pairs = [
+            (cpu_seconds(plain), cpu_seconds(lambda: trainer.predict(params, "train", rows)))
+            for _ in range(repeats)
+        ]
+    finally:
+        trainer.close()
+    return *(statistics.median(side) for side in zip(*pairs, strict=True)), float(error)
+
+
 def time_aggregation(repeats: int) -> tuple[float, float, float]:
     """Time the sum of 100 updates of a million parameters: a loop over dicts, and `combine`."""
     rng = np.random.default_rng(0)
@@ -257,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repetitions: fast, less precise")
     parser.add_argument(
-        "--only", default="ABCDFGUV+", help="some of A, B, C, D, F, G, U, V and + (aggregation)"
+        "--only", default="ABCDFGUVP+", help="some of A, B, C, D, F, G, U, V and + (aggregation)"
     )
     parser.add_argument("--engine", choices=("fast", "torch"), default="fast")
     parser.add_argument("--objectives", action="store_true", help="A and B for every objective")
@@ -277,6 +314,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for work in chosen:
         what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
         differs |= report(what, *time_training(work, repeats, options.engine), work.target)
+    if "P" in options.only and options.engine == "fast":  # worker processes are not counted
+        what = "P  10,000 predictions of LeNet-5, CPU time"
+        plain, ours, error = time_predictions(repeats, options.engine)
+        differs |= report(what, plain, ours, error, PREDICTION_TARGET)
     if "+" in options.only:
         what = "+  aggregation of 100 updates of 1 M parameters"
         differs |= report(what, *time_aggregation(repeats), AGGREGATION_TARGET)
