@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from thalweg.core.errors import ConfigError
+from thalweg.engine.ray.cluster import choose_cluster, connect_cluster
 from thalweg.report.comparison import ComparisonArguments
 
 
@@ -52,17 +53,22 @@ def make_comparison_arguments(
     rounds: int | None,
     out: Path | None,
     engine: str,
+    address: str | None,
+    num_gpus: float | None,
     workers: int | None,
     data_dir: Path | None,
     track: Sequence[str] = (),
 ) -> ComparisonArguments:
     """Return the options of ``thalweg compare`` and ``thalweg tune`` as arguments."""
+    cluster = choose_cluster(engine, address, num_gpus, workers)
+    if cluster is not None:
+        cluster = connect_cluster(cluster)
     return ComparisonArguments(
         seeds=parse_seeds(seeds),
         rounds=rounds,
         overrides=sets,
-        engine=engine,
-        workers=workers,
+        engine="auto" if cluster else engine,
+        workers=cluster or workers,
         out=out,
         data_dir=data_dir,
         track=track,

@@ -18,6 +18,7 @@ from thalweg.core.metrics import make_final_row
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import BaselinePlan, format_command
+from thalweg.engine.ray.cluster import get_num_workers
 from thalweg.engine.task import is_time_ordered
 from thalweg.report import (
     Cell,
@@ -60,9 +61,9 @@ def compare_command(
             highlight=False,
             soft_wrap=True,
         )
-    began = time.perf_counter()
+    began, workers = time.perf_counter(), get_num_workers(arguments.workers)
     try:
-        with show_cell_progress(missing, console, as_json, arguments.workers, in_time) as watch:
+        with show_cell_progress(missing, console, as_json, workers, in_time) as watch:
             failures = arguments.run(jobs, watch)
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command continues the comparison.", err=True)

@@ -119,9 +119,21 @@ DataDir = Annotated[
 Engine = Annotated[
     str,
     typer.Option(
-        help="fast (in C where possible), torch (never in C), reference (slow, the specification) "
-        "or auto (fast)."
+        help="fast (in C where possible), torch (never in C), reference (slow, the specification), "
+        "ray (fast, on the machines of a Ray cluster) or auto (fast)."
     ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Ray cluster of [cyan]--engine ray[/cyan], or auto: the cluster of this machine. "
+        "Default: start Ray on this machine.",
+    ),
+]
+NumGpus = Annotated[
+    float | None,
+    typer.Option(help="GPUs, or the fraction of one, that each Ray worker reserves."),
 ]
 RunsAtOnce = Annotated[
     int | None, typer.Option("--workers", help="Runs at the same time. Default: one per core.")
@@ -202,6 +214,8 @@ def run(
     resume: Resume = False,
     as_json: JsonLines = False,
     engine: Engine = "auto",
+    address: Address = None,
+    num_gpus: NumGpus = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes; the results do not depend on it.")
     ] = None,
@@ -230,6 +244,8 @@ def run(
         resume=resume,
         as_json=as_json,
         engine=engine,
+        address=address,
+        num_gpus=num_gpus,
         workers=workers,
         data_dir=data_dir,
         track=track or [],
@@ -260,6 +276,8 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
     engine: Engine = "auto",
+    address: Address = None,
+    num_gpus: NumGpus = None,
     workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     track: Track = None,
@@ -281,6 +299,8 @@ def compare(
         rounds=rounds,
         out=out,
         engine=engine,
+        address=address,
+        num_gpus=num_gpus,
         workers=workers,
         data_dir=data_dir,
         track=track or [],
@@ -323,6 +343,8 @@ def tune(
         bool, typer.Option("--json", help="Print one JSON object per configuration.")
     ] = False,
     engine: Engine = "auto",
+    address: Address = None,
+    num_gpus: NumGpus = None,
     workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     debug: Debug = False,
@@ -349,6 +371,8 @@ def tune(
         rounds=rounds,
         out=out,
         engine=engine,
+        address=address,
+        num_gpus=num_gpus,
         workers=workers,
         data_dir=data_dir,
     )
@@ -390,12 +414,23 @@ def reproduce(
     show: Annotated[
         bool, typer.Option("--show", help="Run nothing; write and show the results so far.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Run the I-th of N parts of the runs, for batch systems: "
+            "[cyan]--shard 2/8[/cyan]. All parts use the same --out; the last one writes the "
+            "table.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of runs and pages. Default: runs/reproduce[-quick]."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
     engine: Engine = "auto",
+    address: Address = None,
+    num_gpus: NumGpus = None,
     workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     debug: Debug = False,
@@ -420,9 +455,12 @@ def reproduce(
         scale=scale,
         data=data,
         show=show,
+        shard=shard,
         out=out,
         as_json=as_json,
         engine=engine,
+        address=address,
+        num_gpus=num_gpus,
         workers=workers,
         data_dir=data_dir,
     )

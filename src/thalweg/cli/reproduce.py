@@ -19,7 +19,7 @@ from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.errors import UnknownName
 from thalweg.core.metrics import make_final_row
 from thalweg.engine.cells import is_done
-from thalweg.engine.processes import count_cores
+from thalweg.engine.ray.cluster import choose_cluster, connect_cluster, get_num_workers
 from thalweg.report.study import (
     StudyPlan,
     StudyResult,
@@ -45,8 +45,11 @@ def reproduce_command(
     out: Path | None,
     as_json: bool,
     engine: str,
+    address: str | None,
+    num_gpus: float | None,
     workers: int | None,
     data_dir: Path | None,
+    shard: str | None,
 ) -> None:
     """Run a study and write its tables and its page; without a study, list all."""
     console = Console()
@@ -55,6 +58,8 @@ def reproduce_command(
         return
     if scale not in ("quick", "paper"):
         raise UnknownName("--scale", scale, ["quick", "paper"])
+    cluster = choose_cluster(engine, address, num_gpus, workers)
+    engine = "auto" if cluster else engine
     command = _command(study, only, seeds, scale, data, out, engine, data_dir)
     plan = plan_study(
         study,
@@ -65,16 +70,23 @@ def reproduce_command(
         engine=engine,
         out=out,
         command=command,
+        shard=shard,
     )
     if show:
         _finish(plan, console, as_json, None)
         return
+    if cluster is not None and plan.missing:
+        cluster = connect_cluster(cluster)
+    number = get_num_workers(cluster or workers)
     if not as_json:
-        _announce(plan, console, workers)
+        _announce(plan, console, number)
     try:
-        with show_cell_progress(plan.missing, console, as_json, workers) as watch:
-            timing = run_study(plan, workers=workers, data_dir=data_dir, watch=watch)
+        with show_cell_progress(plan.missing, console, as_json, number) as watch:
+            timing = run_study(plan, workers=cluster or workers, data_dir=data_dir, watch=watch)
     except KeyboardInterrupt:
+        if shard is not None:
+            typer.echo("interrupted; the same command continues the shard.", err=True)
+            raise SystemExit(130) from None
         result = read_study(plan)
         files = write_study(result)
         typer.echo(
@@ -83,6 +95,15 @@ def reproduce_command(
             err=True,
         )
         raise SystemExit(130) from None
+    if shard is not None and (left := plan.count_missing()):
+        # Another shard, which has read more results, may be writing the table.
+        typer.echo(
+            f"shard {shard}: {len(plan.jobs) - len(plan.missing)} of {len(plan.jobs)} runs are "
+            f"done. {left} runs of all shards are missing; the last shard writes the table, and "
+            f"this command writes it at any time: {command} --show",
+            err=True,
+        )
+        raise SystemExit(1 if plan.missing else 0)
     result = _finish(plan, console, as_json, timing)
     if any(not cell.is_done for cell in result.cells):
         raise SystemExit(1)
@@ -122,7 +143,7 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
     return result
 
 
-def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
+def _announce(plan: StudyPlan, console: Console, workers: int) -> None:
     """Print the size of the study and the expected time."""
     study, jobs, missing = plan.study, plan.jobs, plan.missing
     console.print(Text(study.title, style="bold"))
@@ -137,7 +158,7 @@ def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
         return
     rounds = sum(job.plan.scenario.rounds for job in missing)
     finished = [job for job in jobs if is_done(job)]
-    left = estimate_seconds(missing, finished, workers or count_cores())
+    left = estimate_seconds(missing, finished, workers)
     known = "the time is not known yet" if left is None else f"about {format_duration(left)}"
     console.print(f"{rounds} rounds left, {known}. Ctrl-C is safe at any time.", highlight=False)
     if plan.scale == "paper" and left is None:

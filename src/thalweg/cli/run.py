@@ -39,6 +39,7 @@ from thalweg.engine.plan import (
     make_any_plan,
     read_any_plan,
 )
+from thalweg.engine.ray.cluster import choose_cluster
 from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
@@ -56,12 +57,16 @@ def run_command(
     resume: bool,
     as_json: bool,
     engine: str,
+    address: str | None,
+    num_gpus: float | None,
     workers: int | None,
     data_dir: Path | None,
     track: Sequence[str] = (),
 ) -> None:
     """Run a plan, show its progress and print its results."""
     console = Console()
+    cluster = choose_cluster(engine, address, num_gpus, workers)
+    engine = "auto" if cluster else engine
     plan, default, command = plan_from_options(
         recipe, on, sets, seed, rounds, engine, data_dir=data_dir
     )
@@ -84,7 +89,7 @@ def run_command(
                 data_dir=data_dir,
                 watch=tracking.watch,
                 command=f"{command} --out {shlex.quote(str(out))}",
-                workers=workers,
+                workers=cluster or workers,
                 data=data,
             )
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.metrics import get_metric
 from thalweg.engine.cells import CellJob, is_done
+from thalweg.engine.ray.cluster import get_num_workers
 from thalweg.report.comparison import ComparisonArguments
 from thalweg.report.render import fold_columns, write_report_file
 from thalweg.report.table import TableColumn
@@ -44,7 +45,8 @@ def tune_command(
                 highlight=False,
                 soft_wrap=True,
             )
-        with show_cell_progress(missing, console, as_json, arguments.workers) as watch:
+        workers = get_num_workers(arguments.workers)
+        with show_cell_progress(missing, console, as_json, workers) as watch:
             return arguments.run(jobs, watch)
 
     began = time.perf_counter()

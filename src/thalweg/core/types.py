@@ -205,7 +205,9 @@ class Updates:
     def take(self, rows: Ints) -> Updates:
         """Return some rows, in the given order."""
         arrays: dict[str, Any] = {
-            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+            name: value[rows]
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray) or name == "deltas"
         }
         return replace(
             self,

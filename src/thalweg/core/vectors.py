@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,24 @@ SUM_BLOCK = 1 << 13  # parameters per block of a sum: it stays in the cache
 PARALLEL_SIZE = 1 << 24  # numbers; the sum of fewer takes some milliseconds
 
 
+@runtime_checkable
+class RemoteRows(Protocol):
+    """A matrix (K, P) of updates that is not in this process, for `combine`.
+
+    ``numpy.asarray`` fetches all of it, an index of one row this row; an array of positions gives
+    another such matrix.
+    """
+
+    def combine(self, weights: Floats) -> Floats32:
+        """Return the weighted sum of the rows, with the bits of `combine`."""
+
+    def finite_rows(self) -> npt.NDArray[np.bool_]:
+        """Return (K,) whether all numbers of a row are finite."""
+
+    def with_zero_columns(self, first: int) -> RemoteRows:
+        """Return the matrix with zeros in the columns from `first` on."""
+
+
 def combine(weights: Floats, deltas: Floats32) -> Floats32:
     r"""Return the weighted sum of updates :math:`\sum_k p_k \Delta_k`: (K,), (K, P) -> (P,).
 
@@ -28,6 +46,8 @@ def combine(weights: Floats, deltas: Floats32) -> Floats32:
     >>> combine(np.array([0.5, 2.0]), np.array([[1, 2, 3], [10, 20, 30]], dtype=np.float32))
     array([20.5, 41. , 61.5], dtype=float32)
     """
+    if isinstance(deltas, RemoteRows):
+        return deltas.combine(weights)
     factors = np.asarray(weights, dtype=np.float32)
     deltas = np.ascontiguousarray(deltas, dtype=np.float32)
     total = np.empty(deltas.shape[1], dtype=np.float32)
@@ -43,6 +63,22 @@ def combine(weights: Floats, deltas: Floats32) -> Floats32:
         for done in list(sums):
             done.result()
     return total
+
+
+def find_finite_rows(deltas: Floats32) -> npt.NDArray[np.bool_]:
+    """Return (K,) whether all numbers of a row of updates (K, P) are finite."""
+    if isinstance(deltas, RemoteRows):
+        return deltas.finite_rows()
+    return np.asarray(np.isfinite(deltas).all(axis=1))
+
+
+def zero_columns(deltas: Floats32, first: int) -> Floats32:
+    """Return updates (K, P) with zeros in the columns from `first` on."""
+    if isinstance(deltas, RemoteRows):
+        return cast(Floats32, deltas.with_zero_columns(first))
+    changed = deltas.copy()
+    changed[:, first:] = 0
+    return changed
 
 
 def sum_range(factors: Floats32, deltas: Floats32, first: int, last: int, total: Floats32) -> None:

@@ -16,6 +16,7 @@ from thalweg.data import Dataset
 from thalweg.engine.loop import Progress, ProgressCallback, run_plan
 from thalweg.engine.online import OnlineBaseline
 from thalweg.engine.plan import AnyPlan, BaselinePlan
+from thalweg.engine.ray.cluster import RayCluster
 from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.task import describe_task, is_time_ordered
@@ -45,10 +46,15 @@ def run_any_plan(
     watch: ProgressCallback | None = None,
     command: str | None = None,
     data: Dataset | None = None,
-    workers: int | None = None,
+    workers: int | RayCluster | None = None,
 ) -> Result | BaselineResult:
     """Run a recipe or a baseline in a folder, or resume it."""
     if isinstance(plan, BaselinePlan):
+        require(
+            not isinstance(workers, RayCluster),
+            f"{plan.baseline.name} is a baseline, which runs in one process: leave the engine ray "
+            "out. compare and tune distribute whole runs.",
+        )
         return run_baseline(
             plan, out=out, resume=resume, data_dir=data_dir, watch=watch, command=command, data=data
         )

@@ -6,10 +6,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
-from thalweg.aggregation import NormClip
-from thalweg.core.errors import require
+from thalweg.aggregation import (
+    Adaptive,
+    Buffered,
+    FedAcg,
+    FedAdagrad,
+    FedAdam,
+    FedAvgM,
+    FedYogi,
+    Flash,
+    NormClip,
+    Step,
+)
+from thalweg.core.errors import ConfigError, require
 from thalweg.core.noise import NoiseSource, SimulatedNoise
 from thalweg.core.remedies import format_setting
 from thalweg.core.rng import Draw, rng_for
@@ -18,7 +28,9 @@ from thalweg.data import Dataset
 from thalweg.data.search import find_user_file
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import AnyPlan, Plan
+from thalweg.engine.ray.cluster import RayCluster, Workers
 from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
+from thalweg.engine.stack_tasks import Trainer
 from thalweg.engine.task import get_loss
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.federation import ClientProgram
@@ -43,6 +55,9 @@ from thalweg.streams import (
     World,
     add_drift,
 )
+
+# Server rules that use the weighted mean of the updates only.
+MEAN_RULES = (Step, FedAvgM, FedAcg, Flash, FedAdam, FedYogi, FedAdagrad, Adaptive, Buffered)
 
 
 def make_client_pool(
@@ -268,7 +283,7 @@ def make_federation(
     plan: Plan,
     data: Dataset,
     net: Net,
-    workers: int | Literal["auto"],
+    workers: Workers,
     client_pool: ClientPool | None = None,
 ) -> SimulatedFederation:
     """Return the clients of a plan as a federation in this process.
@@ -290,7 +305,7 @@ def _make_engine(
     plan: Plan,
     data: Dataset,
     net: Net,
-    workers: int | Literal["auto"],
+    workers: Workers,
     client_pool: ClientPool | None,
 ) -> SimulatedFederation:
     """Return the federation without faults."""
@@ -301,6 +316,11 @@ def _make_engine(
         else client_pool
     )
     data = apply_views(data, client_pool.world)
+    require(
+        plan.engine == "fast" or not isinstance(workers, RayCluster),
+        f"the engine ray computes as the engine fast, but the plan has the engine {plan.engine}. "
+        "Leave the engine ray out, or start a new run.",
+    )
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
         from thalweg.engine.single import SingleTrainer
@@ -312,16 +332,28 @@ def _make_engine(
 
     num_threads, augment = 1, scenario.augment
     if client_pool.clients.trains_by_tick:  # states are needed in this process, so train here
+        if isinstance(workers, RayCluster):
+            raise ConfigError(
+                f"the clients of {recipe.name} use their models or optimizers between ticks and "
+                "are trained in the process of the run, so that other machines cannot take part: "
+                "use engine='fast' (--engine fast). compare, tune and reproduce distribute whole "
+                "runs."
+            )
         num_threads = count_workers(workers, net, plan.local)
     parts = (net, recipe.objective, plan.local)
     fixed = (recipe.geometry, augment, get_loss(scenario, data))
     use_native = plan.engine == "fast"
     make_stacked = partial(make_stacked_trainer, *parts, data, *fixed, use_native)
-    trainer = (
-        make_stacked()
-        if client_pool.clients.trains_by_tick
-        else make_trainer(*parts, data, workers, *fixed, use_native)
-    )
+    trainer: Trainer
+    if client_pool.clients.trains_by_tick:
+        trainer = make_stacked()
+    elif isinstance(workers, RayCluster):
+        from thalweg.engine.ray.trainer import RayTrainer
+
+        only_mean = _needs_only_mean(plan, client_pool.clients)
+        trainer = RayTrainer(*parts, data, workers, *fixed, only_mean)
+    else:
+        trainer = make_trainer(*parts, data, workers, *fixed, use_native)
     return FastFederation(
         client_pool,
         data.all_labels("train"),
@@ -331,4 +363,17 @@ def _make_engine(
         num_threads,
         augments=augment is not None,
         make_stacked=make_stacked,
+    )
+
+
+def _needs_only_mean(plan: Plan, clients: ClientProgram) -> bool:
+    """Return whether a run uses weighted means of the updates only, and no single update."""
+    recipe = plan.recipe
+    is_changed = (recipe.robust, recipe.privacy, recipe.secure_aggregation, plan.scenario.faults)
+    return (
+        type(recipe.server) in MEAN_RULES
+        and type(recipe.weights).__module__.startswith("thalweg.")
+        and all(policy is None for policy in is_changed)
+        and not clients.keeps_trained_models
+        and clients.own_positions is None
     )

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from thalweg.engine.loop import Progress
 from thalweg.engine.plan import AnyPlan, any_plan_from_toml
 from thalweg.engine.trackers import make_trackers, track_run
 
+CellMessage = dict[str, Any]  # "event", and "row" or "reason"
+
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
@@ -26,38 +29,46 @@ def main() -> None:
     sys.stdout = sys.stderr  # output of policies must not mix with messages
     loaded: dict[str, Dataset] = {}
 
-    def send_message(event: str, **rest: Any) -> None:
+    def send_message(message: CellMessage) -> None:
         try:
-            output.write(json.dumps({"event": event, **rest}) + "\n")
+            output.write(json.dumps(message) + "\n")
             output.flush()
         except BrokenPipeError:  # the parent process has ended; the cell can be resumed
             os._exit(0)
 
-    def report_progress(progress: Progress) -> None:
-        send_message("round", row=dict(progress.row))
-
     for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            plan = any_plan_from_toml(request["plan"], "the plan of a cell")
-            data_dir = None if request["data_dir"] is None else Path(request["data_dir"])
-            trackers = make_trackers(request["track"], Path(request["out"]))
-            with track_run(trackers, report_progress, _print_warning) as tracking:
-                tracking.result = run_any_plan(
-                    plan,
-                    workers=1,
-                    out=Path(request["out"]),
-                    data_dir=data_dir,
-                    watch=tracking.watch,
-                    command=request["command"],
-                    data=_load_data(plan, data_dir, loaded),
-                )
-            send_message("done")
-        except ThalwegError as error:
-            send_message("failed", reason=str(error))
-        except Exception as error:
-            traceback.print_exc()
-            send_message("failed", reason=f"{type(error).__name__}: {error}")
+        execute_request(json.loads(line), loaded, send_message)
+
+
+def execute_request(
+    request: dict[str, Any], loaded: dict[str, Dataset], send_message: Callable[[CellMessage], None]
+) -> None:
+    """Run a cell. Send a message after each round and at its end ("done" or "failed")."""
+
+    def report_progress(progress: Progress) -> None:
+        send_message({"event": "round", "row": dict(progress.row)})
+
+    try:
+        plan = any_plan_from_toml(request["plan"], "the plan of a cell")
+        data_dir = None if request["data_dir"] is None else Path(request["data_dir"])
+        trackers = make_trackers(request["track"], Path(request["out"]))
+        with track_run(trackers, report_progress, _print_warning) as tracking:
+            tracking.result = run_any_plan(
+                plan,
+                workers=1,
+                out=Path(request["out"]),
+                data_dir=data_dir,
+                watch=tracking.watch,
+                command=request["command"],
+                data=_load_data(plan, data_dir, loaded),
+            )
+    except ThalwegError as error:
+        send_message({"event": "failed", "reason": str(error)})
+    except Exception as error:
+        traceback.print_exc()
+        send_message({"event": "failed", "reason": f"{type(error).__name__}: {error}"})
+    else:
+        send_message({"event": "done"})
 
 
 def _print_warning(message: str) -> None:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.config import check_not_loading, find_source
-from thalweg.core.errors import RunError, ThalwegError
+from thalweg.core.errors import RunError, ThalwegError, require
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
 from thalweg.engine.plan import AnyPlan, plan_differences, plan_to_toml, read_any_plan
 from thalweg.engine.processes import count_cores, worker_environment
+from thalweg.engine.ray.cluster import RayCluster
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.trackers import make_trackers, track_run
 
@@ -53,25 +54,53 @@ CellCallback = Callable[[CellEvent], None]
 def run_cells(
     jobs: Sequence[CellJob],
     *,
-    workers: int | None = None,
+    workers: int | RayCluster | None = None,
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
     track: Sequence[str] = (),
 ) -> dict[Path, str]:
     """Run the unfinished cells. Return the folders of cells that failed, with the reasons.
 
-    `track` are names of trackers. Each cell is a run of its own in them.
+    `track` are names of trackers. Each cell is a run of its own in them. The nodes of a Ray cluster
+    write to the folders of the cells, which must be in a shared file system.
     """
     check_not_loading()
     todo = [job for job in jobs if not is_done(job)]
+    if isinstance(workers, RayCluster):
+        from thalweg.engine.ray.cells import run_cells_on_ray
+
+        for job in todo:
+            require(
+                not _needs_this_process(job),
+                f"{job.recipe}: other machines cannot load data or classes of a script or a "
+                "notebook. Put them into files that all nodes can read, or use the engine fast.",
+            )
+        return run_cells_on_ray(todo, workers, data_dir, watch, track) if todo else {}
     workers = min(workers or count_cores(), len(todo))
-    # Another process cannot load objects and data of a session, and would run a script again.
-    local = (f"{find_source('__main__')}:", "__main__:", '"python:', '"in-memory"')
-    plans = [plan_to_toml(job.plan) for job in todo]
-    needs_this_process = any(source in plan for plan in plans for source in local)
-    if workers <= 1 or needs_this_process:
+    if workers <= 1 or any(map(_needs_this_process, todo)):
         return _run_in_process(todo, data_dir, watch, track)
     return _run_in_workers(todo, workers, data_dir, watch, track)
+
+
+def _needs_this_process(job: CellJob) -> bool:
+    """Return whether a plan has objects or data of this session, or classes of a script.
+
+    Another process could not load them, or would run the script again.
+    """
+    local = (f"{find_source('__main__')}:", "__main__:", '"python:', '"in-memory"')
+    plan = plan_to_toml(job.plan)
+    return any(source in plan for source in local)
+
+
+def make_request(job: CellJob, data_dir: Path | None, track: Sequence[str]) -> dict[str, Any]:
+    """Return the request for `cell_worker.execute_request`."""
+    return {
+        "plan": plan_to_toml(job.plan),
+        "out": str(job.folder),
+        "data_dir": None if data_dir is None else str(data_dir),
+        "command": job.command,
+        "track": list(track),
+    }
 
 
 def is_done(job: CellJob, folder: RunFolder | None = None) -> bool:
@@ -118,11 +147,11 @@ def _run_in_process(
                 )
         except ThalwegError as error:
             failure = str(error)
-        _record_end(job, failure, failures, watch)
+        record_end(job, failure, failures, watch)
     return failures
 
 
-def _record_end(
+def record_end(
     job: CellJob, failure: str | None, failures: dict[Path, str], watch: CellCallback | None
 ) -> None:
     """Report the end of a cell, and store the reason of a failure in its folder."""
@@ -163,7 +192,7 @@ def _run_in_workers(
                     watch(CellEvent(job, message["row"]["round"], message["row"]))
                 continue
             unfinished -= 1
-            _record_end(job, message.get("reason"), failures, watch)
+            record_end(job, message.get("reason"), failures, watch)
     return failures
 
 
@@ -182,13 +211,7 @@ def _feed_worker(
             job = todo.get_nowait()
         except queue.Empty:
             return
-        request = {
-            "plan": plan_to_toml(job.plan),
-            "out": str(job.folder),
-            "data_dir": None if data_dir is None else str(data_dir),
-            "command": job.command,
-            "track": list(track),
-        }
+        request = make_request(job, data_dir, track)
         with suppress(RunError):  # running the cell will report a read-only folder
             RunFolder(job.folder).write_failure(None)
         for message in _read_messages(processes[index], request):

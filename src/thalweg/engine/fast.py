@@ -149,9 +149,11 @@ class FastFederation:
             for client_round, rows in zip(client_rounds, cohort.slices, strict=True)
             for index in range(rows.stop - rows.start)
         ]
+        clients = self.client_pool.clients
         for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
-            main = rows.start + client_round.main_model
-            client_round.keep_trained(bank[cohort.models[main]], work_done.deltas[main])
+            if clients.keeps_trained_models or clients.own_positions is not None:
+                main = rows.start + client_round.main_model
+                client_round.keep_trained(bank[cohort.models[main]], work_done.deltas[main])
             if not cohort.jobs[rows.start].probe_round:
                 self.client_pool.finish(client_round)
         num_jobs = [rows.stop - rows.start for rows in cohort.slices]

@@ -44,6 +44,7 @@ from thalweg.engine.metrics import (
 from thalweg.engine.online import score_simple_predictions
 from thalweg.engine.personal_models import add_personal_models, list_clients
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
+from thalweg.engine.ray.cluster import Workers, choose_cluster
 from thalweg.engine.result import TRAINING_ROWS, MetricsRow, Result, write_preprocessing
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
@@ -95,6 +96,8 @@ def run(
     rounds: int | None = None,
     overrides: Iterable[str] = (),
     engine: str = "auto",
+    address: str | None = None,
+    num_gpus: float | None = None,
     workers: int | Literal["auto"] = "auto",
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -115,18 +118,23 @@ def run(
     scenario. `watch` is called with the `Progress` after each round. `track` sends the metrics to
     tensorboard, mlflow, wandb, trackio or an object with the methods of `Tracker`.
 
+    ``engine="ray"`` trains on the machines of a Ray cluster, with the same results as
+    ``engine="fast"``. `address` is that of the cluster (by default Ray is started on this machine),
+    `workers` the number of actors, and `num_gpus` the GPUs that each of them reserves.
+
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
     >>> [row["round"] for row in result.metrics]
     [1, 2, 3]
     """
     where = None if data_dir is None else Path(data_dir)
+    cluster = choose_cluster(engine, address, num_gpus, None if workers == "auto" else workers)
     plan = make_plan(
         recipe,
         scenario,
         seed=seed,
         rounds=rounds,
-        engine=engine,
+        engine="auto" if cluster else engine,
         overrides=overrides,
         model=model,
         optimizer=optimizer,
@@ -142,7 +150,7 @@ def run(
     with track_run(trackers, watch) as tracking:
         result = tracking.result = run_plan(
             plan,
-            workers=workers,
+            workers=cluster or workers,
             out=folder,
             resume=resume,
             data_dir=where,
@@ -155,7 +163,7 @@ def run(
 def run_plan(
     plan: Plan,
     *,
-    workers: int | Literal["auto"] = "auto",
+    workers: Workers = "auto",
     out: Path | None = None,
     resume: bool = False,
     data_dir: Path | None = None,
@@ -171,7 +179,8 @@ def run_plan(
     """
     check_not_loading()
     use_native_sum()
-    require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
+    if isinstance(workers, int):
+        require(workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
     data = data or plan.scenario.data.load(data_dir, plan.seed)
     require(

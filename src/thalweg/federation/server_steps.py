@@ -14,7 +14,7 @@ from thalweg.core.capabilities import Broadcast, ExtraMetrics
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Job, Updates
-from thalweg.core.vectors import combine
+from thalweg.core.vectors import combine, zero_columns
 from thalweg.federation.context import RoundContext
 from thalweg.federation.messages import build_updates
 from thalweg.recipes.base import Recipe
@@ -82,8 +82,7 @@ def merge_updates(
     deltas, weights = combined.deltas, combined.weights
     buffers = slice(len(model) - num_buffers, len(model))
     if num_buffers:
-        deltas = deltas.copy()
-        deltas[:, buffers] = 0
+        deltas = zero_columns(deltas, buffers.start)
     rule_state, moved = recipe.server.step(rule_state, model, deltas, weights)
     if num_buffers:
         averaged = model + combine(weights, combined.deltas)

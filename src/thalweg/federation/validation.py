@@ -11,6 +11,7 @@ import numpy as np
 from thalweg.core.errors import NOT_FINITE, Diverged, ShapeMismatch
 from thalweg.core.remedies import format_setting
 from thalweg.core.types import Ints, Job, Rejection, Updates
+from thalweg.core.vectors import find_finite_rows
 from thalweg.federation.extensions.staleness import NO_REQUESTS
 
 
@@ -62,7 +63,7 @@ def validate_updates(updates: Updates, rnd: int, num_params: int) -> None:
             f"round {rnd + 1}: the updates have shape {updates.deltas.shape}, expected "
             f"{(len(updates), num_params)}: one row per client, one column per parameter."
         )
-    finite = np.isfinite(updates.deltas).all(axis=1)
+    finite = find_finite_rows(updates.deltas)
     for values in (updates.losses, *updates.reports.values()):
         finite &= np.isfinite(values) | (updates.num_steps == 0)
     for upload in updates.uploads.values():

@@ -26,6 +26,7 @@ from thalweg.engine.plan import (
     is_used_by,
     make_any_plan,
 )
+from thalweg.engine.ray.cluster import RayCluster, choose_cluster
 from thalweg.engine.result import rows_to_html, table_to_pandas
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.trackers import TRACKERS, make_trackers
@@ -120,7 +121,7 @@ class ComparisonArguments:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of all recipes or the scenario
     model: Any = None
     engine: str = "auto"
-    workers: int | None = None
+    workers: int | RayCluster | None = None
     out: Path | None = None
     data_dir: Path | None = None
     track: Sequence[str] = ()  # names of trackers
@@ -180,6 +181,8 @@ def compare(
     rounds: int | None = None,
     overrides: Iterable[str] = (),
     engine: str = "auto",
+    address: str | None = None,
+    num_gpus: float | None = None,
     workers: int | None = None,
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
@@ -192,14 +195,17 @@ def compare(
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
     allowed as well. `model`, `loss`, `metrics`, `optimizer` and `settings` change all recipes or
     the scenario, as in `thalweg.run`. `track` are names of trackers; each run of the comparison is
-    a run of its own in them.
+    a run of its own in them. With ``engine="ray"`` the runs are distributed to the nodes of the Ray
+    cluster at `address`; `out` is then a folder that they share.
     """
+    cluster = choose_cluster(engine, address, num_gpus, workers)
+    check_shared_folder(cluster, out)
     arguments = make_arguments(
         seeds=seeds,
         rounds=rounds,
         overrides=overrides,
-        engine=engine,
-        workers=workers,
+        engine="auto" if cluster else engine,
+        workers=cluster or workers,
         out=out,
         data_dir=data_dir,
         model=model,
@@ -217,6 +223,15 @@ def compare(
         failures = arguments.run(jobs, watch)
         cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
     return Comparison(plan.scenario.name, cells)
+
+
+def check_shared_folder(cluster: RayCluster | None, out: str | os.PathLike[str] | None) -> None:
+    """Reject runs on other machines without a folder for their results."""
+    require(
+        cluster is None or cluster.address is None or out is not None,
+        "the nodes of a Ray cluster write results to a folder that they share, but out is None. "
+        "Expected its path: out=...",
+    )
 
 
 def _check_trackers(names: Sequence[Any]) -> None:

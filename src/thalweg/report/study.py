@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from thalweg.core.errors import require
-from thalweg.engine.cells import CellCallback, CellEvent, CellJob, run_cells
-from thalweg.engine.processes import count_cores
+from thalweg.engine.cells import CellCallback, CellEvent, CellJob, is_done, run_cells
+from thalweg.engine.ray.cluster import RayCluster, choose_cluster, get_num_workers
 from thalweg.report.cells import Cell, metric_series
 from thalweg.report.comparison import folder_name
 from thalweg.report.render import write_report_file
@@ -33,6 +34,8 @@ from thalweg.scenarios.studies import (
     restrict_study,
     split_words,
 )
+
+T = TypeVar("T")
 
 DEFAULT_FOLDERS = {"paper": Path("runs/reproduce"), "quick": Path("runs/reproduce-quick")}
 
@@ -105,14 +108,45 @@ class StudyPlan(StudySpec):
     """The cells of a study, before anything runs."""
 
     cells: Sequence[StudyCell]
+    shard: Shard | None = None  # the part of the cells that is run; None: all
 
     @property
     def jobs(self) -> list[CellJob]:
-        return unique_jobs(self.cells)
+        """The jobs of the shard."""
+        jobs = unique_jobs(self.cells)
+        return jobs if self.shard is None else self.shard.select(jobs)
 
     @property
     def missing(self) -> list[CellJob]:
-        return missing_jobs(self.cells)
+        """The jobs of the shard that are not done."""
+        return [job for job in self.jobs if not is_done(job)]
+
+    def count_missing(self) -> int:
+        """Return the number of jobs of all shards that are not done."""
+        return len(missing_jobs(self.cells))
+
+
+class Shard(NamedTuple):
+    """One of several parts of the cells of a study, each run by a command of its own."""
+
+    number: int  # from 1
+    total: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read a shard.
+
+        >>> Shard.parse("2/3").select(["a", "b", "c", "d", "e"])
+        ['b', 'e']
+        """
+        number, _, total = text.partition("/")
+        is_valid = number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total)
+        require(is_valid, f"shard={text}: expected I/N with I from 1 to N, such as 2/4.")
+        return cls(int(number), int(total))
+
+    def select(self, jobs: Sequence[T]) -> list[T]:
+        """Return every N-th job, which does not depend on jobs that are done."""
+        return list(jobs[self.number - 1 :: self.total])
 
 
 def plan_study(
@@ -125,8 +159,10 @@ def plan_study(
     engine: str = "auto",
     out: str | os.PathLike[str] | None = None,
     command: str = "",
+    shard: str | None = None,
 ) -> StudyPlan:
     """Plan a study; raises an error for unknown names. Nothing is run or written."""
+    part_of_cells = None if shard is None else Shard.parse(shard)
     require(scale in DEFAULT_FOLDERS, f"scale must be quick or paper, got {scale!r}.")
     study = find_study(study) if isinstance(study, str) else study
     study = study if data is None else replace_data(study, data)
@@ -144,6 +180,7 @@ def plan_study(
         command=command or f"thalweg reproduce {study.name}",
         part=part,
         cells=cells,
+        shard=part_of_cells,
     )
 
 
@@ -155,6 +192,8 @@ def reproduce(
     scale: Scale = "paper",
     data: str | None = None,
     engine: str = "auto",
+    address: str | None = None,
+    num_gpus: float | None = None,
     workers: int | None = None,
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
@@ -163,12 +202,15 @@ def reproduce(
     """Run the missing cells of a study, and write its tables and its page.
 
     If a cell fails, the others continue, and the result shows the failure. An interrupted study is
-    continued by the same call.
+    continued by the same call. With ``engine="ray"`` the cells are distributed to the nodes of the
+    Ray cluster at `address`; `out` is then a folder that they share.
     """
+    cluster = choose_cluster(engine, address, num_gpus, workers)
+    engine = "auto" if cluster else engine
     plan = plan_study(study, only=only, seeds=seeds, scale=scale, data=data, engine=engine, out=out)
     run_study(
         plan,
-        workers=workers,
+        workers=cluster or workers,
         data_dir=None if data_dir is None else Path(data_dir),
         watch=watch,
     )
@@ -180,7 +222,7 @@ def reproduce(
 def run_study(
     plan: StudyPlan,
     *,
-    workers: int | None = None,
+    workers: int | RayCluster | None = None,
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
 ) -> Timing:
@@ -188,7 +230,7 @@ def run_study(
     todo = plan.missing
     check_data(todo, data_dir)
     began, rounds, seconds = time.perf_counter(), 0, 0.0
-    workers = max(min(workers or count_cores(), len(todo)), 1)
+    num_workers = max(min(get_num_workers(workers), len(todo)), 1)
 
     def count(event: CellEvent) -> None:
         nonlocal rounds, seconds
@@ -199,10 +241,11 @@ def run_study(
             watch(event)
 
     def timing() -> Timing:
-        return Timing(rounds, seconds, time.perf_counter() - began, workers)
+        return Timing(rounds, seconds, time.perf_counter() - began, num_workers)
 
     try:
-        run_cells(todo, workers=workers, data_dir=data_dir, watch=count)
+        cluster_or_number = workers if isinstance(workers, RayCluster) else num_workers
+        run_cells(todo, workers=cluster_or_number, data_dir=data_dir, watch=count)
     finally:
         if rounds:
             _append_timing(plan.folder, timing())

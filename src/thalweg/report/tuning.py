@@ -28,9 +28,11 @@ from thalweg.data import Dataset
 from thalweg.data.checks import warn_about_data
 from thalweg.engine.cells import CellCallback, CellJob
 from thalweg.engine.plan import AnyPlan, BaselinePlan, plan_to_toml
+from thalweg.engine.ray.cluster import choose_cluster
 from thalweg.recipes import Recipe
 from thalweg.report.comparison import (
     ComparisonArguments,
+    check_shared_folder,
     comparison_jobs,
     folder_name,
     make_arguments,
@@ -174,6 +176,8 @@ def tune(
     rounds: int | None = None,
     overrides: Iterable[str] = (),
     engine: str = "auto",
+    address: str | None = None,
+    num_gpus: float | None = None,
     workers: int | None = None,
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
@@ -190,12 +194,14 @@ def tune(
     samples), averaged over the seeds. If the data are ordered in time, clients come and go in
     sessions, or there is no test set, it is the prequential (test-then-train) metric.
     """
+    cluster = choose_cluster(engine, address, num_gpus, workers)
+    check_shared_folder(cluster, out)
     arguments = make_arguments(
         seeds=seeds,
         rounds=rounds,
         overrides=overrides,
-        engine=engine,
-        workers=workers,
+        engine="auto" if cluster else engine,
+        workers=cluster or workers,
         out=out,
         data_dir=data_dir,
         model=model,

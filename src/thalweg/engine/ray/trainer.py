@@ -1,0 +1,256 @@
+"""A trainer whose tasks are computed by actors of a Ray cluster.
+
+The data are put into Ray's object store once, and the models once per round. Actors receive stack
+tasks. Results depend on the tasks only, so that they have the same bits for any number of actors
+and nodes, and when actors are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from thalweg.core.errors import ConfigError, RunError
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.core.vectors import BLOCK
+from thalweg.data.augment import Augmentation
+from thalweg.data.base import Dataset, Part, Targets
+from thalweg.data.mapped import FilePart, find_file_part
+from thalweg.engine.ray.actor import ActorSetup, TrainingActor, find_software
+from thalweg.engine.ray.cluster import RayCluster, RayConnection
+from thalweg.engine.ray.deltas import RemoteDeltas
+from thalweg.engine.ray.schedule import (
+    ActorCall,
+    ActorSchedule,
+    LostObjects,
+    first_line,
+    get_cause,
+    repeat_lost,
+    warn,
+)
+from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask
+from thalweg.engine.workers import can_send_to_worker
+from thalweg.local import Geometry, LocalTraining, Objective
+from thalweg.losses import Loss
+from thalweg.native.trainer import make_native_trainer
+from thalweg.nets import Net
+
+LOCAL_BYTES = 1 << 26  # updates of a round up to this size are sent to the driver
+SHARD_BYTES = 1 << 27  # of the columns that one actor sums
+START_SECONDS = 300.0  # until actors must have started
+
+
+class RayTrainer:
+    """Distributes tasks to actors; results do not depend on their number."""
+
+    def __init__(
+        self,
+        net: Net,
+        objective: Objective,
+        local: LocalTraining,
+        data: Dataset,
+        cluster: RayCluster,
+        geometry: Geometry,
+        augment: Augmentation | None,
+        loss: Loss,
+        only_mean: bool = False,  # large updates stay on the nodes
+    ) -> None:
+        self._only_mean = only_mean
+        parts = (net, objective, local, geometry, augment, data.views, loss)
+        if not can_send_to_worker(*parts):
+            raise ConfigError(
+                "the engine ray sends the model, the loss and the objective to other machines, "
+                "but a class of them is defined in a script or a notebook. Put it into a package "
+                "that is installed on all nodes, or use the engine fast."
+            )
+        self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
+        self._num_outputs, self._num_params = data.num_outputs, net.num_params
+        self._no_targets = data.labels("train", np.empty(0, dtype=np.int64))  # for the shape
+        self.actors: dict[int, Any] = {}
+        self._num_started = 0
+        self._connection = RayConnection(cluster)
+        self.ray = self._connection.ray
+        try:
+            self._setup = _make_setup(net, objective, local, data, geometry, augment, loss)
+            self._arrays = [self.ray.put(getattr(data, name)) for name in self._setup.names]
+            self._start_actors()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def num_actors(self) -> int:
+        return len(self.actors)
+
+    def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
+        num_rows = sum(len(task.models) for task in tasks)
+        ends = choose_shards(num_rows, self._num_params)
+        models = self.ray.put(bank)
+        calls = [ActorCall("train", (models, task, ends), len(ends) + 1) for task in tasks]
+        results = repeat_lost(lambda: self.call(calls))
+        losses = np.concatenate([np.empty(0), *(result[-1][0] for result in results)])
+        finite = [np.empty(0, dtype=bool), *(result[-1][1] for result in results)]
+        deltas = RemoteDeltas(
+            self,
+            calls,
+            [result[:-1] for result in results],
+            counts=[len(task.models) for task in tasks],
+            ends=ends,
+            finite=np.concatenate(finite),
+        )
+        if self._only_mean and deltas.nbytes > LOCAL_BYTES:
+            return cast(Floats32, deltas), losses
+        return np.asarray(deltas), losses
+
+    def predict(
+        self, params: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Targets, Floats32]:
+        found = self._map_rows("predict", params, part, rows)
+        labels = [self._no_targets, *(labels for labels, _ in found)]
+        losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in found)]
+        return np.concatenate(labels), np.concatenate(losses)
+
+    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        found = self._map_rows("scores", params, part, rows)
+        return np.concatenate([np.empty((0, self._num_outputs), dtype=np.float32), *found])
+
+    def close(self) -> None:
+        for actor in self.actors.values():
+            if self.ray.is_initialized():
+                self.ray.kill(actor)
+        self.actors.clear()
+        self._connection.close()
+
+    def call(self, calls: Sequence[ActorCall]) -> list[list[Any]]:
+        """Return the results of all calls, in order: references, and the value of the last one.
+
+        Calls whose actor is lost are repeated on another one.
+        """
+        return ActorSchedule(self, calls).run()
+
+    def get(self, reference: Any) -> Any:
+        """Return the value of a reference."""
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.ObjectLostError as error:
+            raise LostObjects(first_line(error)) from error
+
+    def _map_rows(self, method: str, params: Floats32, part: Part, rows: Ints | None) -> list[Any]:
+        """Call a method for whole batches of rows; they do not depend on the number of actors."""
+        rows = np.arange(self._num_samples[part]) if rows is None else rows
+        model = self.ray.put(np.ascontiguousarray(params))
+        share = -(-len(rows) // (PREDICT_BATCH * 2 * max(len(self.actors), 1))) * PREDICT_BATCH
+        starts = range(0, len(rows), max(share, 1))
+        calls = [ActorCall(method, (model, part, rows[i : i + share])) for i in starts]
+        found = repeat_lost(lambda: self.call(calls))
+        return [result[-1] for result in found]
+
+    # --- actors ---
+
+    def _start_actors(self) -> None:
+        """Start the actors, and wait until they have loaded the data."""
+        ray, cluster = self.ray, self._connection.cluster
+        make = ray.remote(TrainingActor).options(
+            num_cpus=1,
+            num_gpus=cluster.num_gpus,
+            scheduling_strategy="SPREAD",
+        )
+        number = self._connection.num_workers
+        started = [make.remote() for _ in range(number)]
+        loading = {actor.load.remote(self._setup, *self._arrays): actor for actor in started}
+        ready, late = ray.wait(
+            list(loading), num_returns=len(loading), timeout=START_SECONDS, fetch_local=False
+        )
+        reasons = [f"it did not start within {START_SECONDS:g} seconds" for _ in late]
+        for reference in late:
+            ray.kill(loading[reference])
+        for reference in ready:
+            try:
+                reason = ray.get(reference)
+            except ray.exceptions.RayActorError as error:
+                reason = f"it ended: {first_line(error)}"
+            except ray.exceptions.RayTaskError as error:
+                raise get_cause(error) from None
+            if reason is None:
+                self.actors[self._num_started] = loading[reference]
+                self._num_started += 1
+            else:
+                reasons.append(reason)
+                ray.kill(loading[reference])
+        if not self.actors:
+            raise ConfigError(
+                f"none of {number} actors of the Ray cluster can take part: {reasons[0]}. Install "
+                "the same version of thalweg, with its kernel, on all nodes."
+            )
+        for reason in dict.fromkeys(reasons):
+            warn(f"{reasons.count(reason)} of {number} actors cannot take part: {reason}.")
+
+    def exclude(self, actor: int, reason: str) -> None:
+        """Do not use an actor any longer. If it was the last one, start new ones."""
+        if self.actors.pop(actor, None) is None:
+            return
+        warn(
+            f"an actor is lost ({reason}). Its tasks are computed again; "
+            f"{len(self.actors)} actors remain."
+        )
+        if self.actors:
+            return
+        try:
+            self._start_actors()
+        except ConfigError as error:
+            raise RunError(
+                f"all actors of the Ray cluster are lost, and no other can be started: {error} "
+                "A run in a folder can be continued with --resume, on this or another machine."
+            ) from error
+
+
+def choose_shards(num_rows: int, num_params: int) -> tuple[int, ...]:
+    """Return the ends of the shards of columns in which updates are stored and summed.
+
+    They are multiples of the blocks of `core.vectors.combine`, so that sums have the same bits.
+
+    >>> choose_shards(100, 61_706), [end // BLOCK for end in choose_shards(100, 1_000_000)]
+    ((61706,), [5, 10, 15])
+    """
+    width = max(SHARD_BYTES // (4 * max(num_rows, 1)) // BLOCK, 1) * BLOCK
+    return (*range(width, num_params, width), num_params)
+
+
+def _make_setup(
+    net: Net,
+    objective: Objective,
+    local: LocalTraining,
+    data: Dataset,
+    geometry: Geometry,
+    augment: Augmentation | None,
+    loss: Loss,
+) -> ActorSetup:
+    native = make_native_trainer(net, objective, local, data, geometry, augment, loss)
+    names, files = [], dict[str, FilePart]()
+    for name in ("x", "y", "x_test", "y_test", "index", "index_test"):
+        values = getattr(data, name)
+        if values is None:
+            continue
+        part = find_file_part(values)
+        if part is None:
+            names.append(name)
+        else:
+            files[name] = part
+    return ActorSetup(
+        net=net,
+        objective=objective,
+        local=local,
+        geometry=geometry,
+        augment=augment,
+        loss=loss,
+        num_classes=data.num_classes,
+        mean=data.mean,
+        std=data.std,
+        num_codes=data.num_codes,
+        views=data.views,
+        names=tuple(names),
+        files=files,
+        software=find_software(native),
+    )
