@@ -211,8 +211,8 @@ def choose_shards(num_rows: int, num_params: int) -> tuple[int, ...]:
 
     They are multiples of the blocks of `core.vectors.combine`, so that sums have the same bits.
 
-    >>> choose_shards(100, 61_706), [end // BLOCK for end in choose_shards(100, 1_000_000)]
-    ((61706,), [5, 10, 15])
+    >>> choose_shards(100, 61_706), [end / BLOCK for end in choose_shards(100, 12 * BLOCK)]
+    ((61706,), [5.0, 10.0, 12.0])
     """
     width = max(SHARD_BYTES // (4 * max(num_rows, 1)) // BLOCK, 1) * BLOCK
     return (*range(width, num_params, width), num_params)
