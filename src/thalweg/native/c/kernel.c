@@ -14,9 +14,20 @@
 INLINE int64_t out_height(const Layer *l) { return l->kind == CONV_POOL ? conv_rows(l) / 2 : 1; }
 INLINE int64_t out_width(const Layer *l) { return l->kind == CONV_POOL ? conv_columns(l) / 2 : 1; }
 
+/* In tests with AddressSanitizer, unused memory between the buffers must not be touched. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define GAP 128
+#define FORBID(start, end) __asan_poison_memory_region((start), (size_t)((end) - (start)))
+#else
+#define GAP 0
+#define FORBID(start, end) (void)0
+#endif
+
 INLINE float *take(char *base, int64_t *at, int64_t bytes) {
     int64_t first = *at;
-    *at += round_up(bytes, 64);
+    *at += round_up(bytes, 64) + GAP;
+    if (base) FORBID(base + first + bytes, base + *at);
     return base ? (float *)(base + first) : 0;
 }
 
