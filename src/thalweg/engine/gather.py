@@ -68,6 +68,20 @@ class Gather:
             x = x.movedim(1, -1).contiguous()  # (K, F, B)
         return x.movedim(-1, 1), self._labels(part, rows)
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether samples are numbers, which `get_vectors` returns."""
+        return self._is_image or self._data.x.dtype == np.float32
+
+    def get_vectors(self, part: Part, rows: RowIndices) -> tuple[Tensor, Tensor]:
+        """Return inputs (..., F), in the order of `Flatten`, and labels (...) of rows (...)."""
+        x = self._samples(part, rows, None)
+        if self._is_image:
+            x = x.float().mul_(self._scale).add_(self._shift).movedim(-1, -3)  # (..., C, H, W)
+        else:
+            x = x.clone()  # aligned by torch: rounding may depend on the address
+        return x.reshape(*rows.shape, -1), self._labels(part, rows)
+
     def _samples(self, part: Part, rows: RowIndices, change: SampleTransform | None) -> Tensor:
         samples = self._data.samples(part, rows)
         x = torch.from_numpy(samples if change is None else change(samples))

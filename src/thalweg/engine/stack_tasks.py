@@ -88,3 +88,12 @@ def choose_stack_sizes(net: Net, num_jobs: int) -> list[int]:
     stacks = -(-num_jobs // stack_size(net))
     stacks = min(stacks + stacks % 2, num_jobs)
     return [num_jobs // stacks + (i < num_jobs % stacks) for i in range(stacks)]
+
+
+def count_columns(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the number of columns of each step that are not padding for all clients."""
+    if not weights.size:
+        return [0] * len(live)
+    used = ((weights != 0) & live[:, :, None]).any(axis=1)  # (S, B)
+    last = used.shape[1] - used[:, ::-1].argmax(axis=1)  # 0 + B where nothing is used
+    return [int(width) for width in last]

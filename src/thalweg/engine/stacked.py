@@ -20,6 +20,7 @@ from torch import Tensor
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part, Targets
+from thalweg.engine.dense import make_dense_trainer
 from thalweg.engine.gather import Gather, SampleTransform
 from thalweg.engine.models import (
     ModuleLeaves,
@@ -29,7 +30,7 @@ from thalweg.engine.models import (
     select_untrained,
 )
 from thalweg.engine.native_passes import NativePasses
-from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, stack_size
+from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, count_columns, stack_size
 from thalweg.engine.step_seeds import step_seeds
 from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Objective, Sgd
 from thalweg.local.optimizers import (
@@ -93,6 +94,7 @@ class StackedTrainer:
         if native is not None:
             self._passes = NativePasses(native.parts.kernel, native.parts.program)
         self._is_stacked = stack_size(net) > 1  # if False: one model after the other
+        self._dense = make_dense_trainer(net, objective, local, gather, geometry, augment, loss)
         self._takes_turns = isinstance(net, ModuleNet) and not self._is_stacked  # one per step
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
@@ -156,8 +158,16 @@ class StackedTrainer:
             task = StackTask(np.zeros(live.shape[1], np.int64), items, weights, live, sizes=sizes)
             self._take_native_steps(self._native, stack, task)
             return
+        if self._dense is not None:
+            task = StackTask(np.zeros(live.shape[1], np.int64), items, weights, live, sizes=sizes)
+            velocity = stack.optimizer.get("velocity")
+            stack.loss_sum.add_(
+                self._dense.take_steps(task, stack.params, velocity, stack.lr_scales)
+            )
+            stack.num_steps[:] += live.sum(axis=0)
+            return
         memo = memo or {}
-        widths = _widths(weights, live)
+        widths = count_columns(weights, live)
         for step, width in enumerate(widths):
             who = np.flatnonzero(live[step])
             if not self._takes_turns:
@@ -406,15 +416,6 @@ def map_in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int)
         ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
     ):
         return list(pool.map(work, parts))
-
-
-def _widths(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:
-    """Return the number of columns of each step that are not padding for all clients."""
-    if not weights.size:
-        return [0] * len(live)
-    used = ((weights != 0) & live[:, :, None]).any(axis=1)  # (S, B)
-    last = used.shape[1] - used[:, ::-1].argmax(axis=1)  # 0 + B where nothing is used
-    return [int(width) for width in last]
 
 
 def _select_clients(stack: Stack, who: Ints) -> Stack:
