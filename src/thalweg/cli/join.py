@@ -77,6 +77,7 @@ def join_command(
     options += ["--model", make_path_absolute(model)] if model is not None else []
     options += _secure_aggregation_options(trust, peers, min_participants)
     options += ["--max-params", str(limits.max_params)]
+    options += ["--max-samples", str(limits.max_samples)]
     options += ["--min-interval", str(limits.min_interval_s)]
     options += ["--max-memory", str(limits.max_memory)] if limits.max_memory is not None else []
     options += ["--min-noise", str(limits.min_noise), "--delta", str(limits.delta)]

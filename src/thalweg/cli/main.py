@@ -671,12 +671,20 @@ def join(
             help="Memory for the model and the samples, such as 500MB. Default: all of it.",
         ),
     ] = None,
+    max_samples: Annotated[
+        int,
+        typer.Option(help="Samples of local training per round, counted as often as used."),
+    ] = 10_000_000,
     min_interval: Annotated[
         float, typer.Option(metavar="SECONDS", help="Least time between two rounds.")
     ] = 0.0,
     recipes: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Recipes that the server may run. Default: all."),
+        typer.Option(
+            metavar="A,B",
+            help="Recipes that the server may run, with at least their privacy, such as "
+            "'fedavg,dpcs?selection.privacy.epsilon=1'. Default: all.",
+        ),
     ] = None,
     min_noise: Annotated[
         float,
@@ -727,6 +735,7 @@ def join(
         min_noise,
         max_epsilon,
         delta,
+        max_samples,
     )
     join_command(
         server,

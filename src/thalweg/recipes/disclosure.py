@@ -11,6 +11,7 @@ from thalweg.recipes.base import Recipe, has_single_model
 from thalweg.recipes.compatibility import find_uploading_stages
 from thalweg.theory import PrivacyCost
 
+DELTA = 1e-5  # with which costs are compared
 SURVEY_STAGES = ("sample_weights", "selection", "bank")
 
 
@@ -60,6 +61,29 @@ def compute_least_noise(recipe: Recipe) -> float:
     ]
     noises = [2 / epsilon for cost in survey for epsilon in cost.laplace]
     return min([float(getattr(recipe.privacy, "noise", 0.0)), *noises], default=math.inf)
+
+
+def find_weaker_part(recipe: Recipe, other: Recipe) -> str | None:
+    """Return, in words, what a recipe discloses beyond another one; None if nothing.
+
+    >>> from thalweg.recipes import fedavg
+    >>> find_weaker_part(fedavg(), fedavg())
+    """
+    more = [each for each in list_exact_parts(recipe) if each not in list_exact_parts(other)]
+    if more:
+        return f"{', '.join(more)} without noise"
+    costs = {"a response": (compute_response_cost(recipe), compute_response_cost(other))}
+    for stage in SURVEY_STAGES:
+        if isinstance(getattr(recipe, stage), Surveys):
+            costs[f"a survey response of the {stage}"] = (
+                compute_survey_cost(recipe, stage),
+                compute_survey_cost(other, stage),
+            )
+    for what, (theirs, ours) in costs.items():
+        more_epsilon, epsilon = theirs.epsilon(DELTA), ours.epsilon(DELTA)
+        if more_epsilon > epsilon:
+            return f"{what} has epsilon {more_epsilon:.3g} in place of {epsilon:.3g}"
+    return None
 
 
 def hides_who_takes_part(recipe: Recipe) -> bool:

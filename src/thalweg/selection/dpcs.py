@@ -112,9 +112,10 @@ class Dpcs:
 
     @property
     def survey_cost(self) -> PrivacyCost:
-        """What one report discloses about one sample."""
-        epsilon = self.privacy.epsilon
-        return PrivacyCost.unlimited() if epsilon is None else PrivacyCost(laplace={epsilon: 1})
+        """What one report discloses if a sample is replaced, also with other `neighbours`."""
+        if self.privacy.epsilon is None:
+            return PrivacyCost.unlimited()
+        return PrivacyCost(laplace={2 / self.privacy.scale: 1})
 
     # --- client ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +19,19 @@ from network.edge.test_daemon import PLAN, Home, invitation, join_run, make_requ
 from network.edge.test_live_setup import invitation as live_invitation
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.registry import TooLarge
+from thalweg.engine.builders import make_world
 from thalweg.engine.plan import make_plan, plan_to_toml
 from thalweg.local import LocalTraining
 from thalweg.memory import Reservoir
 from thalweg.nets import Module
 from thalweg.nets.module import count_params
-from thalweg.network.edge.device_limits import MAX_REQUESTS, DeviceLimits, RoundTimer, parse_size
+from thalweg.network.edge.device_limits import (
+    MAX_REQUESTS,
+    DeviceLimits,
+    RoundTimer,
+    limit_join_time,
+    parse_size,
+)
 from thalweg.network.edge.schema import schema_to_json
 from thalweg.network.edge.socket import Frame
 from thalweg.network.edge.store import Store
@@ -90,12 +98,78 @@ def test_round_without_end_is_rejected(changes: dict[str, Any]) -> None:
     """The scenario has 5 ticks per round."""
     plan = make_plan("fedavg", "digits-partial")
     assert plan.scenario.ticks == 5
-    local = LocalTraining(**{"lr": 0.1, "steps": 200_000} | changes)
+    local = LocalTraining(**{"lr": 0.1, "batch_size": 8, "steps": 200_000} | changes)
     endless = replace(plan, scenario=replace(plan.scenario, local=local))
     with pytest.raises(TooLarge, match="steps of local training per round"):
         DeviceLimits().check_plan(endless)
-    local = LocalTraining(lr=0.1, steps=200_000)
+    local = LocalTraining(lr=0.1, batch_size=8, steps=200_000)
     DeviceLimits().check_plan(replace(plan, scenario=replace(plan.scenario, local=local)))
+
+
+@pytest.mark.parametrize(
+    "settings, most",
+    [
+        ("local.steps=10 local.passes=none local.batch_size=20", 5 * 10 * 20),
+        ("local.steps=10 local.passes=none local.batch_size=1000000", 5 * 10 * 100),  # the memory
+        ("local.passes=2 local.batch_size=1", 5 * 2 * 100),
+        ("local.passes=0.5 world.arrivals=300", 5 * 300),
+    ],
+)
+def test_samples_of_a_round_are_limited(settings: str, most: int) -> None:
+    """A round has 5 ticks; a memory holds 100 samples."""
+    plan = make_plan("fedavg", "digits-partial", overrides=settings.split())
+    assert (plan.scenario.ticks, plan.scenario.capacity) == (5, 100)
+    DeviceLimits(max_samples=most).check_plan(plan)
+    with pytest.raises(TooLarge, match=f"up to {most} samples .*--max-samples"):
+        DeviceLimits(max_samples=most - 1).check_plan(plan)
+
+
+def test_owners_memory_and_not_that_of_the_plan_bounds_the_work_of_a_live_run(
+    home: Home, tmp_path: Path
+) -> None:
+    """A round has 2 ticks of 1000 passes. The owner's memory of 21 samples replaces that of 10."""
+    plan = plan_for("fedavg", "capacity=10", "ticks=2", "local.steps=none", "local.passes=1000")
+    letter = live_invitation(plan=plan_to_toml(plan))
+    limits = DeviceLimits(max_samples=2 * 1000 * 20)
+    daemon = home.start(data=str(tmp_path / "rows.jsonl"), limits=limits, capacity=21)
+    assert "--max-samples" in rejection_of(daemon, letter, "too-large")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "world.num_clients=10001",
+        "world.num_clients=1000000",
+        "world.num_clients=1000 world.states_per_cluster=251",  # of 4 clusters
+        "data=gaussian-mixture data.num_samples=1000000 data.num_features=100000",
+        "ticks=10000 world.arrivals=1000000",
+    ],
+)
+def test_plan_that_needs_long_or_much_memory_is_rejected_before_data_are_loaded(
+    settings: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("fedavg", "digits-partial", overrides=settings.split())
+    monkeypatch.setattr(type(plan.scenario.data), "load", None)
+    rejection_of(home.start(), invitation(plan=plan_to_toml(plan)), "too-large")
+
+
+def test_capacity_that_a_world_gives_a_client_is_limited(home: Home) -> None:
+    """Client 2 of this world stores all of its samples, more than the scenario's capacity of 10."""
+    settings = ["world=inflow", "world.capacity_of=own", "capacity=10", "ticks=1", "rounds=3"]
+    plan = make_plan("fedavg", "digits-partial", overrides=[*settings, "local.passes=1"])
+    data = plan.scenario.data.load(None, plan.seed)
+    capacity = make_world(plan.scenario, data, plan.seed).capacity(2)
+    assert capacity > 10
+    limits = DeviceLimits(max_samples=capacity - 1)
+    limits.check_plan(plan)
+    rejection_of(home.start(limits=limits), invitation(plan=plan_to_toml(plan)), "too-large")
+
+
+def test_join_is_limited_in_cpu_time() -> None:
+    with pytest.raises(TooLarge, match=r"more than 0\.05 s of CPU time"), limit_join_time(0.05):
+        while True:
+            pass
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
 def test_recipe_is_compared_by_its_components_and_not_only_by_name() -> None:
@@ -108,6 +182,64 @@ def test_recipe_is_compared_by_its_components_and_not_only_by_name() -> None:
     limits.check_plan(make_plan("fedavg", "digits-partial", privacy="gaussian"))
     with pytest.raises(UnknownName, match="fedavgg"):
         DeviceLimits(recipes=("fedavgg",))
+
+
+def test_recipe_is_compared_inside_its_components() -> None:
+    plan = make_plan("dpcs", "digits-partial", overrides=["selection.counter=window"])
+    with pytest.raises(Rejected, match="allows dpcs with their own components"):
+        DeviceLimits(recipes=("dpcs",)).check_plan(plan)
+    DeviceLimits(recipes=("dpcs?selection.counter=window",)).check_plan(plan)
+
+
+@pytest.mark.parametrize(
+    "allowed, served, weaker",
+    [
+        ("dpcs", "", None),
+        ("dpcs", "selection.privacy.epsilon=1", None),
+        ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=1", None),
+        ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=0.5", None),
+        (
+            "dpcs?selection.privacy.epsilon=1",
+            "",
+            "survey responses of the selection without noise",
+        ),
+        ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=1.5", "epsilon 1.5 in"),
+        ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=1e300", "in place of 1"),
+        (  # noise of half the scale
+            "dpcs?selection.privacy.epsilon=1",
+            "selection.privacy.epsilon=1 selection.privacy.neighbours=add_remove",
+            "epsilon 2 in place of 1",
+        ),
+        ("dpcs?privacy=gaussian&privacy.noise=20", "privacy=gaussian privacy.noise=20", None),
+        (
+            "dpcs?privacy=gaussian&privacy.noise=20",
+            "privacy=gaussian privacy.noise=19",
+            "a response has epsilon",
+        ),
+        (
+            "dpcs?privacy=gaussian&privacy.losses=omit",
+            "privacy=gaussian",
+            "losses without noise",
+        ),
+    ],
+)
+def test_plan_is_at_least_as_private_as_the_allowed_recipe(
+    allowed: str, served: str, weaker: str | None
+) -> None:
+    limits = DeviceLimits(recipes=("fedavg", allowed))
+    plan = make_plan("dpcs", "digits-partial", overrides=served.split())
+    if weaker is None:
+        limits.check_plan(plan)
+    else:
+        with pytest.raises(Rejected, match=weaker) as error:
+            limits.check_plan(plan)
+        assert error.value.code == "privacy"
+
+
+def test_privacy_that_an_allowed_recipe_requires_cannot_be_removed() -> None:
+    limits = DeviceLimits(recipes=("fedavg?privacy=gaussian",))
+    with pytest.raises(Rejected, match="allows fedavg"):
+        limits.check_plan(make_plan("fedavg", "digits-partial"))
 
 
 def test_rounds_come_at_most_once_per_interval(home: Home) -> None:

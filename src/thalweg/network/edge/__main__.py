@@ -56,6 +56,7 @@ def _run(args: argparse.Namespace) -> str | None:
                 args.min_noise,
                 args.max_epsilon,
                 args.delta,
+                args.max_samples,
             ),
             node_key=args.node_key,
             peers=args.peers,
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--min-participants", type=int, help="clients in a secure sum")
     limits = DeviceLimits()
     parser.add_argument("--max-params", type=int, default=limits.max_params)
+    parser.add_argument("--max-samples", type=int, default=limits.max_samples)
     parser.add_argument("--max-memory", type=int, help="in bytes")
     parser.add_argument("--min-interval", type=float, default=limits.min_interval_s)
     parser.add_argument("--min-noise", type=float, default=limits.min_noise)

@@ -21,7 +21,7 @@ from thalweg.core.files import sync_folder, write_file
 from thalweg.federation import TrainResponse
 from thalweg.network.edge.database import translate_errors
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions
-from thalweg.network.edge.device_limits import RoundTimer
+from thalweg.network.edge.device_limits import RoundTimer, limit_join_time
 from thalweg.network.edge.invitations import (
     check_client_number,
     check_same_invitation,
@@ -154,10 +154,11 @@ class Daemon:
         check_same_plan(self._store.read_membership(), member)
         limits = self._options.limits
         limits.check_params(invitation.num_params)
-        plan = read_server_plan(invitation.plan, self._options, invitation.live)
-        limits.check_plan(plan)
-        limits.check_net(plan.scenario.net)
-        device_client = make_device_client(plan, invitation, self._store, self._options)
+        with limit_join_time():
+            plan = read_server_plan(invitation.plan, self._options, invitation.live)
+            limits.check_plan(plan)
+            limits.check_net(plan.scenario.net)
+            device_client = make_device_client(plan, invitation, self._store, self._options)
         try:
             self._store.join(member)
             self._write_invitation(invitation)

@@ -16,7 +16,7 @@ from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.task import make_net
 from thalweg.nets import Net
-from thalweg.network.edge.device_limits import DeviceLimits
+from thalweg.network.edge.device_limits import DeviceLimits, check_population
 from thalweg.network.edge.privacy_ledger import (
     PrivacyGuard,
     PrivacyLedger,
@@ -121,6 +121,7 @@ def make_replay_client(
 ) -> ReplayClient:
     """The client of a scenario's world that an invitation names."""
     scenario, recipe = plan.scenario, plan.recipe
+    check_population(scenario)
     mask_identity = make_mask_identity(recipe, invitation.common_digest, options)
     data = scenario.data.load(options.data_dir, plan.seed)
     net = make_net(scenario, data)
@@ -137,6 +138,9 @@ def make_replay_client(
             f"the server has a client {invitation.client}, but this client's plan has "
             f"{world.num_clients} clients, counted from 0.",
         )
+    capacity = world.capacity(invitation.client)  # a world can vary it between clients
+    options.limits.check_work(plan, capacity)
+    options.limits.check_memory(net.num_params, capacity, data.x[:1].nbytes)
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
     schema = MessageSchema(recipe, net.num_params, data.task == "regression")

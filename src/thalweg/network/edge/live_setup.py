@@ -34,7 +34,9 @@ def make_live_client(
     one = np.broadcast_to(np.zeros((), schema.dtype), (1, *schema.shape))
     net = make_net(plan.scenario, schema.make_dataset(one, schema.zero_targets(1)))
     options.limits.check_params(net.num_params)
-    num_samples = (sizes.capacity or plan.scenario.capacity) + sizes.queue
+    capacity = sizes.capacity or plan.scenario.capacity
+    options.limits.check_work(plan, capacity)
+    num_samples = capacity + sizes.queue
     options.limits.check_memory(net.num_params, num_samples, one.nbytes)
     check_tensors(invitation, net)
     check_shapes(invitation, schema.input_shape, schema.num_classes, net.num_params)
