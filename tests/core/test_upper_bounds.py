@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,6 +130,12 @@ def test_values_that_hang_are_rejected_with_the_bound(override: str) -> None:
         make_plan("fedavg", "digits-partial", overrides=["net=mlp", override])
 
 
+@pytest.mark.parametrize("override", ["local.weight_decay=1e300", "local.lr=1e39"])
+def test_numbers_that_overflow_in_float32_are_rejected(override: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be at most 1e\+30, got 1e"):
+        make_plan("fedavg", "digits-partial", overrides=[override])
+
+
 @dataclass(frozen=True)
 class Example:
     clients: int = 1
@@ -140,7 +147,11 @@ class Example:
 
 
 def test_bounds_are_named_or_those_of_counts() -> None:
-    assert Example(UPPER_BOUNDS["CLIENTS"], UPPER_BOUNDS["COUNT"], 1e300).ratio == 1e300
+    assert Example(UPPER_BOUNDS["CLIENTS"], UPPER_BOUNDS["COUNT"], 1e30).ratio == 1e30
+    with pytest.raises(ConfigError, match=r"^ratio must be at most 1e\+30, got 1e\+300\.$"):
+        Example(ratio=1e300)
+    with pytest.raises(ConfigError, match=r"^ratio must be positive and finite, got inf\.$"):
+        Example(ratio=math.inf)
     with pytest.raises(ConfigError, match=r"^clients must be at most 1,000,000, got 1000001\.$"):
         Example(1_000_001)
     with pytest.raises(ConfigError, match=r"^clients must be at least 1, got 0\.$"):

@@ -215,6 +215,19 @@ def test_table_without_feature_columns_is_rejected(tmp_path: Path) -> None:
         load_csv(tmp_path, "town,label\nUlm,1\nBonn,0\n", client="town")
 
 
+def test_message_about_a_wide_table_lists_some_columns(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(30_000)]
+    wide = f"{','.join(names)}\n{','.join('1' for _ in names)}\n"
+    with pytest.raises(
+        ConfigError, match=r"columns are c0, c1, .*, c19 and 29,980 more\."
+    ) as error:
+        load_csv(tmp_path, wide)
+    assert len(str(error.value)) < 500 + len(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"c0, c1, c10, .* and 29,980 more\.") as error:
+        load_csv(tmp_path, wide, label="temperature")
+    assert len(str(error.value)) < 500 + len(str(tmp_path))
+
+
 def test_text_column_with_many_values_is_rejected(tmp_path: Path) -> None:
     rows = "\n".join(f"name{i},{i},{i % 2}" for i in range(60))
     with pytest.raises(DataError, match="'name' has 60 different texts; expected at most 50"):

@@ -215,6 +215,45 @@ def test_a_run_continues_before_a_damaged_checkpoint_and_says_so(tmp_path, name)
     folder.close()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["server-00000003.safetensors", "clients-00000003-some.safetensors", "manifest-00000003.json"],
+)
+def test_a_folder_in_place_of_a_checkpoint_file_costs_one_round(tmp_path, name):
+    damaged_folder(tmp_path, f"checkpoint/{name}")
+    for _ in range(2):  # the second time, the name to which it is moved exists
+        (tmp_path / "checkpoint" / name).unlink()
+        (tmp_path / "checkpoint" / name).mkdir()
+        (tmp_path / "checkpoint" / name / "notes.txt").write_text("mine")
+        with pytest.warns(RunWarning, match=rf"round 2\. Damaged:\n  checkpoint/{name} \("):
+            folder, (server, _) = reopened(tmp_path)
+        assert server == {"rnd": 2}
+        commit(folder, 3)
+        folder.close()
+        folder, (server, _) = reopened(tmp_path)
+        assert server == {"rnd": 3}
+        folder.close()
+    for suffix in ("folder", "folder1"):
+        notes = tmp_path / "checkpoint" / f"{name}.{suffix}" / "notes.txt"
+        assert notes.read_text() == "mine", "the content of the folder is kept"
+
+
+def test_a_folder_in_place_of_a_result_is_moved_aside(tmp_path):
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    folder.write_json("scores.json", {"a": 1})
+    folder.finish({"rounds": 1})
+    folder.close()
+    (tmp_path / "scores.json").unlink()
+    (tmp_path / "scores.json").mkdir()
+    with pytest.warns(RunWarning, match=r"scores\.json \(a folder\)"):
+        folder, _ = reopened(tmp_path)
+    folder.write_json("scores.json", {"a": 1})
+    folder.finish({"rounds": 1})
+    assert folder.is_finished(1)
+    folder.close()
+
+
 def test_the_warning_has_a_line_of_at_most_80_columns_for_each_damaged_file(tmp_path):
     damaged_folder(tmp_path, "checkpoint/server-00000003.safetensors")
     (tmp_path / "command.txt").unlink()

@@ -230,6 +230,7 @@ UPPER_BOUNDS: Final = {
     "PASSES": 10_000,  # passes over the memory per tick
     "MODELS": 1_000,
     "UNITS": 100_000,  # of a layer
+    "NUMBER": 1e30,  # finite in float32, in which models are computed
 }
 
 
@@ -238,8 +239,8 @@ def check_ranges(part: Any, **ranges: str) -> None:
 
     An interval is written as in mathematics, followed by "or none" if the value may be None. Values
     that are not numbers are rejected. The upper end may be a name of `UPPER_BOUNDS`; for integer
-    fields, inf means COUNT. These bounds are far above useful values. They exclude values with
-    which a run would not end, or would need all memory.
+    fields, inf means COUNT, for others NUMBER. These bounds are far above useful values. They
+    exclude values with which a run would not end, need all memory, or overflow.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Step:
@@ -263,8 +264,8 @@ def check_ranges(part: Any, **ranges: str) -> None:
         if bound is not None:
             text = text.replace(f"{high}{interval[-1]}", "inf)")
             interval = text.removesuffix(" or none")
-        elif high == "inf" and _is_int_field(part, name):
-            bound = UPPER_BOUNDS["COUNT"]
+        elif high == "inf" and interval.endswith(")"):
+            bound = UPPER_BOUNDS["COUNT" if _is_int_field(part, name) else "NUMBER"]
         most = math.inf if bound is not None else float(high)
         is_number = isinstance(value, numbers.Real)
         above = is_number and (value >= float(low) if interval[0] == "[" else value > float(low))
@@ -272,7 +273,8 @@ def check_ranges(part: Any, **ranges: str) -> None:
         if not (above and below):
             raise ConfigError(f"{name} must {_describe_interval(text)}, got {value}.")
         if bound is not None and value > bound:
-            raise ConfigError(f"{name} must be at most {bound:,}, got {value}.")
+            most_text = f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+            raise ConfigError(f"{name} must be at most {most_text}, got {value}.")
 
 
 def _is_int_field(part: Any, name: str) -> bool:

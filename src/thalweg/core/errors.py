@@ -14,11 +14,12 @@ ThalwegError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from thalweg.core.wrapped_text import wrap_message
 
 MAX_LISTED = 20  # names in a message
+MAX_COMPARED = 5_000  # names that are compared with an unknown one
 MAX_CLOSE = 3  # suggestions in a message
 NOT_FINITE = "is not a finite number"  # in messages of `Diverged`
 
@@ -47,7 +48,7 @@ class UnknownName(ConfigError):
         known = sorted(set(known))
         close = find_close(name, known, cutoff=0.5)
         hint = f" Did you mean {' or '.join(map(repr, close[:MAX_CLOSE]))}?" if close else ""
-        listed = f"; known: {', '.join(known) or 'none'}."
+        listed = f"; known: {format_names(known) or 'none'}."
         if see or (close and len(known) > MAX_LISTED):
             listed = "."
         more = f" See `{see}`." if see else ""
@@ -92,12 +93,22 @@ def find_close(name: str, known: Iterable[str], cutoff: float) -> list[str]:
     ['digits-full', 'digits-partial']
     """
     scores: dict[str, float] = {}
-    for each in sorted(set(known)):
+    for each in sorted(set(known))[:MAX_COMPARED]:
         words = each.split("-")
         starts = ["-".join(words[: i + 1]) for i in range(len(words))]
         scores[each] = max(_compute_similarity(name, start) for start in starts)
     best = max(scores.values(), default=0.0)
     return [each for each, score in scores.items() if score == best >= cutoff]
+
+
+def format_names(names: Sequence[str]) -> str:
+    """Return names for a message; of many, the first ones and the number of the others.
+
+    >>> format_names([f"c{i}" for i in range(300_000)])[-40:]
+    'c15, c16, c17, c18, c19 and 299,980 more'
+    """
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _compute_similarity(first: str, second: str) -> float:

@@ -15,6 +15,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -110,6 +111,13 @@ def cut_file(path: Path, size: int) -> None:
 def remove_file(path: Path) -> None:
     """Remove a file if it exists."""
     system.unlink(path)
+
+
+def move_folder_aside(path: Path) -> None:
+    """Rename a folder that has the name of a file, so that the file can be written."""
+    if path.is_dir() and not path.is_symlink():
+        names = (path.with_name(f"{path.name}.folder{number or ''}") for number in count())
+        system.replace(path, next(name for name in names if not name.exists()))
 
 
 def make_folder(path: Path) -> None:

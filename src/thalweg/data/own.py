@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.config import check_literals, check_ranges
-from thalweg.core.errors import ConfigError, DataError, UnknownName, require
+from thalweg.core.errors import ConfigError, DataError, UnknownName, format_names, require
 from thalweg.core.remedies import format_setting
 from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset, Targets, Task
@@ -366,7 +366,7 @@ def _choose_features(
         if part == "label" and name == "label" and name not in known:
             raise ConfigError(
                 f"{where} has no column 'label', the default. Name the column to predict "
-                f"({format_setting('data.label')}); its columns are {', '.join(known)}."
+                f"({format_setting('data.label')}); its columns are {format_names(known)}."
             )
         if name is not None and name not in known:
             raise UnknownName(f"{part} column in {where}:", name, known)
@@ -378,7 +378,7 @@ def _choose_features(
     if not chosen:
         raise ConfigError(
             f"{where} has no feature column besides label, client and time; its columns are "
-            f"{', '.join(known)}."
+            f"{format_names(known)}."
         )
     return chosen
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.errors import DataError
+from thalweg.core.errors import DataError, format_names
 from thalweg.core.remedies import format_setting, is_command_line
 from thalweg.core.size_limits import check_memory
 from thalweg.core.types import Floats
@@ -262,8 +262,8 @@ def encode_columns(
     absent = [column.name for column in columns if column.name not in known]
     if absent:
         raise DataError(
-            f"{where}: column {', '.join(absent)} is missing; expected the columns "
-            f"{', '.join(column.name for column in columns)}, got {', '.join(known)}."
+            f"{where}: column {format_names(absent)} is missing; expected the columns "
+            f"{format_names([column.name for column in columns])}, got {format_names(known)}."
         )
     num_inputs = sum(len(column.inputs) for column in columns)
     size = 8 * table.num_rows * num_inputs

@@ -7,6 +7,7 @@ contains belong to a round that was interrupted.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -116,6 +117,8 @@ class Checks:
     def _compare(self, name: str, expected: Digest, *, is_growing: bool) -> str:
         """Return why a file is not the expected one; empty: it is."""
         status = (self._folder / name).stat()
+        if stat.S_ISDIR(status.st_mode):
+            return "a folder"
         size, stamp = status.st_size, (status.st_size, status.st_mtime_ns)
         if size < expected.size or (size > expected.size and not is_growing):
             return f"{size} bytes, expected {expected.size}"

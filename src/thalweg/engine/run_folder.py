@@ -36,6 +36,7 @@ from thalweg.core.files import (
     digest_file,
     lock_folder,
     make_folder,
+    move_folder_aside,
     remove_file,
     sync_folder,
     write_file,
@@ -319,7 +320,10 @@ class RunFolder:
             return
         del self._kept[:-KEPT_ROUNDS]
         chosen = self._kept[-1]
-        self._report(chosen, damage | self._checks.find_damage(chosen.results))
+        damage |= self._checks.find_damage(chosen.results)
+        self._report(chosen, damage)
+        for name in damage:
+            move_folder_aside(self.path / name)
         self._cut_logs(chosen)
         self._remove_leftovers()
 
@@ -383,6 +387,7 @@ class RunFolder:
         # Manifests first: a kill in between must not leave one whose files are removed.
         for file in sorted(files, key=lambda each: not each.name.startswith("manifest")):
             if file not in used:
+                move_folder_aside(file)
                 remove_file(file)
 
     # --- write a round ---

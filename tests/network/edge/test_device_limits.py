@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import resource
 import signal
@@ -167,8 +168,7 @@ def test_capacity_that_a_world_gives_a_client_is_limited(home: Home) -> None:
 
 def test_join_is_limited_in_cpu_time() -> None:
     with pytest.raises(TooLarge, match=r"more than 0\.05 s of CPU time"), limit_join_time(0.05):
-        while True:
-            pass
+        all(True for _ in itertools.count())
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
@@ -204,7 +204,7 @@ def test_recipe_is_compared_inside_its_components() -> None:
             "survey responses of the selection without noise",
         ),
         ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=1.5", "epsilon 1.5 in"),
-        ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=1e300", "in place of 1"),
+        ("dpcs?selection.privacy.epsilon=1", "selection.privacy.epsilon=1e30", "in place of 1"),
         (  # noise of half the scale
             "dpcs?selection.privacy.epsilon=1",
             "selection.privacy.epsilon=1 selection.privacy.neighbours=add_remove",
