@@ -13,6 +13,7 @@ QUICK = {
     "churn.py": ("--clients", "40", "--rounds", "60", "--cohort", "5", "--kills", "1"),
     "dpcs.py": ("--clients", "200", "--repeats", "1"),
     "durability.py": ("--on", "digits-partial", "--rounds", "3"),
+    "peers.py": ("--quick", "--no-install", "--only", "B"),
     "rounding.py": ("--seeds", "1", "--rounds", "1"),
     "scale.py": ("--clients", "200", "--cohort", "10", "--rounds", "1"),
     "speed.py": ("--quick", "--only", "BC"),
@@ -21,6 +22,11 @@ QUICK = {
 OTHERS = {
     "flower.py": "starts Flower's programs, as tests/network/flower/test_real.py does",
     "objectives.py": "is a part of speed.py --objectives",
+    "peers_flower.py": "is a part of peers.py",
+    "peers_pfl.py": "is a part of peers.py",
+    "peers_plain.py": "is a part of peers.py",
+    "peers_thalweg.py": "is a part of peers.py",
+    "peers_work.py": "is a part of peers.py",
 }
 
 
