@@ -42,7 +42,7 @@ class Classifier(torch.nn.Module):
         return {"loss": Weighted(self.loss(x, y).item() * len(y), len(y))}
 
 
-class RoundEnds(TrainingProcessCallback):
+class RoundEnds(TrainingProcessCallback):  # type: ignore[misc]  # untyped without pfl
     """Writes the end of each round in the first process."""
 
     def __init__(self, work: Work) -> None:
@@ -59,7 +59,7 @@ class RoundEnds(TrainingProcessCallback):
 def main(folder: str) -> None:
     work = Work(folder, "pfl")
     torch.set_num_threads(1)
-    np.random.seed(0)  # all processes must draw the same users
+    np.random.seed(0)  # noqa: NPY002 - pfl draws from it; all processes must draw the same users
     users = {user: PyTorchTensorDataset(load_client(folder, user)) for user in range(work.clients)}
     net = Classifier(load_model(folder))
     model = PyTorchModel(
