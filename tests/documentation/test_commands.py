@@ -34,6 +34,7 @@ STARTS = (
     "thalweg.cli.run.load_data",
     "thalweg.cli.compare.load_data",
     "thalweg.report.comparison.run_cells",
+    "thalweg.cli.reproduce.connect_cluster",
     "thalweg.cli.reproduce.run_study",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",

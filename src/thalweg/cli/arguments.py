@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from thalweg.core.errors import ConfigError
-from thalweg.engine.ray.cluster import choose_cluster, connect_cluster
+from thalweg.engine.ray.cluster import RayCluster, choose_cluster, connect_cluster
 from thalweg.report.comparison import ComparisonArguments
 
 
@@ -46,6 +47,13 @@ def format_seeds(seeds: Sequence[int]) -> str:
     return ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")
 
 
+def connect_workers(arguments: ComparisonArguments) -> ComparisonArguments:
+    """Connect to the Ray cluster, if there is one, so that its number of workers is known."""
+    if not isinstance(arguments.workers, RayCluster):
+        return arguments
+    return replace(arguments, workers=connect_cluster(arguments.workers))
+
+
 def make_comparison_arguments(
     *,
     seeds: str,
@@ -61,8 +69,6 @@ def make_comparison_arguments(
 ) -> ComparisonArguments:
     """Return the options of ``thalweg compare`` and ``thalweg tune`` as arguments."""
     cluster = choose_cluster(engine, address, num_gpus, workers)
-    if cluster is not None:
-        cluster = connect_cluster(cluster)
     return ComparisonArguments(
         seeds=parse_seeds(seeds),
         rounds=rounds,

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from thalweg.cli.arguments import format_seeds, require_scenario
+from thalweg.cli.arguments import connect_workers, format_seeds, require_scenario
 from thalweg.cli.cell_progress import show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
@@ -61,6 +61,7 @@ def compare_command(
             highlight=False,
             soft_wrap=True,
         )
+    arguments = connect_workers(arguments) if missing else arguments
     began, workers = time.perf_counter(), get_num_workers(arguments.workers)
     try:
         with show_cell_progress(missing, console, as_json, workers, in_time) as watch:

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from thalweg.cli.arguments import require_scenario
+from thalweg.cli.arguments import connect_workers, require_scenario
 from thalweg.cli.cell_progress import show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
@@ -45,9 +45,10 @@ def tune_command(
                 highlight=False,
                 soft_wrap=True,
             )
-        workers = get_num_workers(arguments.workers)
+        connected = connect_workers(arguments) if missing else arguments
+        workers = get_num_workers(connected.workers)
         with show_cell_progress(missing, console, as_json, workers) as watch:
-            return arguments.run(jobs, watch)
+            return connected.run(jobs, watch)
 
     began = time.perf_counter()
     try:
