@@ -124,6 +124,6 @@ def test_one_huge_update_moves_the_clipped_model_by_at_most_the_median_norm(shar
         return merge_updates(recipe, None, model, np.vstack([honest, last]), weights).model
 
     median = float(np.sort(np.linalg.norm(honest, axis=1))[2])
-    moved = merge(np.full((1, 4), 1e5, dtype=np.float32)) - merge(np.full((1, 4), 1e-6, np.float32))
-    assert np.linalg.norm(merge(np.full((1, 4), 1e5, dtype=np.float32))) <= median * 1.001
+    moved = merge(np.full((1, 4), 1e6, dtype=np.float32)) - merge(np.full((1, 4), 1e-6, np.float32))
+    assert np.linalg.norm(merge(np.full((1, 4), 1e6, dtype=np.float32))) <= median * 1.001
     assert np.linalg.norm(moved) <= 2 * median
