@@ -12,6 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+_Words = npt.NDArray[np.uint64]
+
 
 class Draw(enum.IntEnum):
     """The purpose of a random number. Append only: the values determine the results of a seed."""
@@ -65,17 +67,44 @@ def uniforms_for(
 ) -> npt.NDArray[np.float64]:
     """Return (n, count) ``rng_for(seed, draw, rnd, client).random(count)`` for several clients.
 
-    Repositioning one generator takes a fifth of the time of creating one per client.
+    All clients are computed at once, in a tenth of the time of a generator per client.
 
     >>> one = rng_for(7, Draw.SESSIONS, 0, 12).random(3)
     >>> bool((uniforms_for(7, Draw.SESSIONS, 0, [3, 12], 3)[1] == one).all())
     True
     """
-    rng = rng_for(seed, draw, rnd)
-    state = rng.bit_generator.state
-    rows = []
-    for client in clients:
-        state["state"]["counter"][1] = client
-        rng.bit_generator.state = state
-        rows.append(rng.random(count))
-    return np.stack(rows) if rows else np.empty((0, count))
+    ids = np.fromiter(clients, dtype=np.uint64)
+    num_blocks = -(-count // 4)
+    # The counter is increased before each block of four words.
+    block = np.tile(np.arange(1, num_blocks + 1, dtype=np.uint64), len(ids))
+    client = np.repeat(ids, num_blocks)
+    counter = [block, client, np.full_like(block, rnd), np.zeros_like(block)]
+    words = np.stack(_philox(counter, [seed, int(draw)]), axis=1)
+    return (words.reshape(len(ids), 4 * num_blocks)[:, :count] >> np.uint64(11)) * 2.0**-53
+
+
+def _philox(counter: list[_Words], key: list[int]) -> list[_Words]:
+    """Return the four words (n,) of Philox4x64-10 for counters (n,) and one key.
+
+    Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011).
+    """
+    first, second, third, fourth = counter
+    key_one, key_two = key
+    for _ in range(10):
+        high_one, low_one = _multiply(0xD2E7470EE14C6C93, first)
+        high_two, low_two = _multiply(0xCA5A826395121157, third)
+        first, third = high_two ^ second ^ np.uint64(key_one), high_one ^ fourth ^ np.uint64(key_two)
+        second, fourth = low_two, low_one
+        key_one = (key_one + 0x9E3779B97F4A7C15) % 2**64
+        key_two = (key_two + 0xBB67AE8584CAA73B) % 2**64
+    return [first, second, third, fourth]
+
+
+def _multiply(factor: int, words: _Words) -> tuple[_Words, _Words]:
+    """Return the high and the low 64 bits of products with a factor."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    factor_high, factor_low = np.uint64(factor >> 32), np.uint64(factor & 0xFFFFFFFF)
+    high, low = words >> half, words & mask
+    middle = factor_low * high
+    cross = (factor_low * low >> half) + (middle & mask) + factor_high * low
+    return factor_high * high + (middle >> half) + (cross >> half), np.uint64(factor) * words

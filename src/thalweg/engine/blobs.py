@@ -23,6 +23,7 @@ from thalweg.core.errors import RunError
 from thalweg.core.files import Digest, make_folder, sync_folder
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
 from thalweg.core.vectors import is_frozen
+from thalweg.engine.sparse_arrays import pack_sparse, unpack_sparse
 
 MIN_BLOB_BYTES = 64 * 1024  # smaller arrays stay in the tree
 SUFFIX = ".safetensors"
@@ -59,7 +60,7 @@ class Blobs:
             return used[id(array)].name
 
         before = set(self._written)
-        found = {path: write_tree(path, tree, external_name)}
+        found = {path: write_tree(path, pack_sparse(tree), external_name)}
         if used.keys() - before:
             sync_folder(self._folder)
         self._written = used
@@ -74,7 +75,7 @@ class Blobs:
                 found[name] = self._fetch(name, digests)
             return found[name].array
 
-        tree = read_tree(path, fetch)
+        tree = unpack_sparse(read_tree(path, fetch))
         self._written = {id(blob.array): blob for blob in found.values()}
         return tree
 

@@ -159,8 +159,19 @@ class HasViews(Protocol):
         ...
 
 
+@runtime_checkable
+class HasSupplies(Protocol):
+    """A world that computes the supplies of all clients at once."""
+
+    def supplies(self) -> Supplies:
+        """Return ``supply(client)`` of all clients."""
+        ...
+
+
 def collect_supplies(world: World) -> Supplies:
     """Expected amounts of data of all clients."""
+    if isinstance(world, HasSupplies):
+        return world.supplies()
     supplies = [world.supply(client) for client in range(world.num_clients)]
     total, is_historical, rounds = zip(*supplies, strict=True)
     return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))

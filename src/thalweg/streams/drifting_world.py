@@ -11,7 +11,7 @@ import numpy as np
 from thalweg.core.errors import require
 from thalweg.core.remedies import format_setting
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
 from thalweg.core.views import View
 from thalweg.streams.base import DriftEvent, HasViews, Setting, StateTable, World, collect_supplies
 from thalweg.streams.timeline import Timeline
@@ -149,6 +149,9 @@ class DriftingWorld:
 
     def supply(self, client: int) -> Supply:
         return self.world.supply(client)
+
+    def supplies(self) -> Supplies:
+        return collect_supplies(self.world)
 
     def true_state_probs(self, client: int) -> Floats:
         return self.world.true_state_probs(client)

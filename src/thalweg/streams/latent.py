@@ -11,7 +11,7 @@ import numpy as np
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
 from thalweg.streams.base import Setting, StateTable
 from thalweg.streams.drawing import draw_availability, draw_present, draw_rows, moving_rounds
 from thalweg.streams.splitting import (
@@ -215,6 +215,12 @@ class LatentWorld:
         here = self.rounds * float(self.availability[client])
         num_rounds = moving_rounds(self.rounds, here, self.collects_when_absent)
         return Supply(self.start_size + self.ticks * self.arrival_size * num_rounds, False, here)
+
+    def supplies(self) -> Supplies:
+        rounds = self.rounds * self.availability
+        moving = np.full(self.num_clients, float(self.rounds)) if self.collects_when_absent else rounds
+        total = self.start_size + self.ticks * self.arrival_size * moving
+        return Supplies(total, np.zeros(self.num_clients, dtype=np.bool_), rounds)
 
     def present(self, rnd: int) -> Ints:
         return draw_present(self.availability, self.seed, rnd)

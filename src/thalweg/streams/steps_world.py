@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.core.transforms import Transform
+from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
 from thalweg.core.views import View, concepts_of
 from thalweg.streams.base import DriftEvent, Setting, StateTable
 
@@ -68,19 +70,20 @@ class StepsWorld:
 
     def drift_events(self) -> list[DriftEvent]:
         """Label drift occurs with every new shard if shards have their own label mixes."""
-        angles = [view.transform for view in self.views]
+        angles: dict[Transform, int] = {}
+        angle = np.array([angles.setdefault(view.transform, len(angles)) for view in self.views])
         events = []
         for step in range(1, self.num_steps):
-            rnd = step * self.spec.rounds_per_step
-            for client in range(self.num_clients):
-                old, new = self.view_ids[step - 1 : step + 1, client]
-                if self._concepts[old] != self._concepts[new]:
-                    events.append(DriftEvent(rnd, client, "real"))
-                if angles[old] != angles[new]:
-                    events.append(DriftEvent(rnd, client, "virtual"))
-                is_other = self.shard_ids[step, client] != self.shard_ids[step - 1, client]
-                if self.spec.dirichlet is not None and is_other:
-                    events.append(DriftEvent(rnd, client, "label"))
+            rnd, (old, new) = step * self.spec.rounds_per_step, self.view_ids[step - 1 : step + 1]
+            changes: dict[Literal["real", "virtual", "label"], npt.NDArray[np.bool_]] = {
+                "real": self._concepts[old] != self._concepts[new],
+                "virtual": angle[old] != angle[new],
+            }
+            if self.spec.dirichlet is not None:
+                changes["label"] = self.shard_ids[step] != self.shard_ids[step - 1]
+            for kind, has_changed in changes.items():
+                clients = np.flatnonzero(has_changed).tolist()
+                events += [DriftEvent(rnd, client, kind) for client in clients]
         return sorted(events)
 
     # --- arrivals ---
@@ -97,6 +100,12 @@ class StepsWorld:
     def supply(self, client: int) -> Supply:
         total = sum(len(self.shards[shard]) for shard in self.shard_ids[:, client])
         return Supply(float(total), False, float(self.setting.rounds))
+
+    def supplies(self) -> Supplies:
+        sizes = np.array([len(shard) for shard in self.shards])
+        total = sizes[self.shard_ids].sum(axis=0).astype(np.float64)
+        rounds = np.full(self.num_clients, float(self.setting.rounds))
+        return Supplies(total, np.zeros(self.num_clients, dtype=np.bool_), rounds)
 
     def begin(self, client: int) -> tuple[None, Arrival]:
         """A client starts without samples."""
