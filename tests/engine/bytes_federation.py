@@ -97,13 +97,15 @@ class BytesFederation(RemoteFederation):
             else node.node.new_client()
         )
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Ints, Floats32]:
         with one_thread():
-            return self._trainer.predict(model, part, rows)
+            return self._trainer.predict_many(models, part, rows)
 
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None) -> Floats32:
         with one_thread():
-            return self._trainer.scores(model, part, rows)
+            return self._trainer.scores_many(models, part, rows)
 
     def close(self) -> None:
         """Nothing to close."""

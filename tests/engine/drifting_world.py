@@ -77,6 +77,9 @@ class FakeFederation:
     def client_pool(self):
         return SimpleNamespace(world=self.world, clock=lambda rnd: rnd, timetable=None)
 
+    def scores_many(self, models, part, rows):
+        return np.stack([self.scores(model, part, rows) for model in models])
+
     def scores(self, model, part, rows):
         self.asked.append((int(model[0]), len(rows)))
         white = (self.data.samples(part, rows).reshape(-1) > 127).astype(int)

@@ -11,6 +11,7 @@ import thalweg
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from engine.bytes_federation import BytesFederation, load
 from thalweg.core.errors import ConfigError, DataError, RunError
+from thalweg.core.types import Floats32, Ints
 from thalweg.core.views import View
 from thalweg.engine.builders import apply_views, make_client_pool, make_federation
 from thalweg.engine.loop import Result, run_plan
@@ -139,14 +140,19 @@ def test_any_row_of_the_test_part_can_be_predicted() -> None:
         federation = make_federation(plan, data, net, 1, client_pool)
         model = net.init(np.random.default_rng(0))
         n = seen.num_samples("test")
-        plain, losses = federation.predict(model, "test", None)
+
+        def predict(rows: Ints | None) -> tuple[Ints, Floats32]:
+            predicted, losses = federation.predict_many(model[None], "test", rows)
+            return predicted[0], losses[0]
+
+        plain, losses = predict(None)
         assert len(plain) == n
         names = [view.labels for view in seen.views if view.transform == View().transform]
         assert len(names) == 3, "as they are, and two other concepts"
-        other, other_losses = federation.predict(model, "test", n + np.arange(n))
+        other, other_losses = predict(n + np.arange(n))
         assert np.array_equal(plain, other)
         assert not np.allclose(losses, other_losses)
-        turned, _ = federation.predict(model, "test", seen.num_rows("test") - n + np.arange(n))
+        turned, _ = predict(seen.num_rows("test") - n + np.arange(n))
         assert not np.array_equal(plain, turned)
         federation.close()
 

@@ -54,11 +54,11 @@ class Everybody:
         updates = some_updates(who, 2, deltas=[[n, rnd] for n in who], reports={"n": who})
         return replace(updates, uploads={"memory.n": updates.deltas})
 
-    def predict(self, model: Any, part: Any, rows: Any) -> Any:
-        return "predicted", model
+    def predict_many(self, models: Any, part: Any, rows: Any) -> Any:
+        return "predicted", models
 
-    def scores(self, model: Any, part: Any, rows: Any) -> Any:
-        return "scores", model
+    def scores_many(self, models: Any, part: Any, rows: Any) -> Any:
+        return "scores", models
 
     def close(self) -> None:
         self.is_closed = True
@@ -201,8 +201,8 @@ def test_a_pending_response_does_not_keep_the_others_in_memory() -> None:
 
 def test_predictions_are_delegated_to_the_inner_federation() -> None:
     federation = unreliable({})
-    assert federation.predict("model", "test", None) == ("predicted", "model")
-    assert federation.scores("model", "test", None) == ("scores", "model")
+    assert federation.predict_many("models", "test", None) == ("predicted", "models")
+    assert federation.scores_many("models", "test", None) == ("scores", "models")
     federation.close()
     assert federation.inner.is_closed
     assert federation.client_pool is federation.inner.client_pool

@@ -93,7 +93,10 @@ def _philox(counter: list[_Words], key: list[int]) -> list[_Words]:
     for _ in range(10):
         high_one, low_one = _multiply(0xD2E7470EE14C6C93, first)
         high_two, low_two = _multiply(0xCA5A826395121157, third)
-        first, third = high_two ^ second ^ np.uint64(key_one), high_one ^ fourth ^ np.uint64(key_two)
+        first, third = (
+            high_two ^ second ^ np.uint64(key_one),
+            high_one ^ fourth ^ np.uint64(key_two),
+        )
         second, fourth = low_two, low_one
         key_one = (key_one + 0x9E3779B97F4A7C15) % 2**64
         key_two = (key_two + 0xBB67AE8584CAA73B) % 2**64

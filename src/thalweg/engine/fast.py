@@ -177,11 +177,13 @@ class FastFederation:
         )
         return self._protect(updates, cohort)
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
-        return self._trainer.predict(model, part, rows)
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Targets, Floats32]:
+        return self._trainer.predict_many(models, part, rows)
 
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
-        return self._trainer.scores(model, part, rows)
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        return self._trainer.scores_many(models, part, rows)
 
     def close(self) -> None:
         self._trainer.close()
@@ -305,8 +307,8 @@ class FastFederation:
             client_round.observe()
             starts = [start.numpy() for start in stacked.start[mine]]
             if self.client_pool.clients.bank_with_split is not None:
-                losses = [trainer.predict(start, "train", client_round.rows)[1] for start in starts]
-                client_round.split_samples(np.stack(losses))
+                losses = trainer.predict_many(np.stack(starts), "train", client_round.rows)[1]
+                client_round.split_samples(losses)
             for index, start in enumerate(starts):
                 batches.append(client_round.batches(index))
                 memos.append(client_round.memo(start, index))
@@ -389,13 +391,18 @@ class FastFederation:
         """
         owners = np.repeat(np.arange(len(client_rounds)), [r.stop - r.start for r in cohort.slices])
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
+        groups: dict[tuple[int, ...], list[Ints]] = {}  # clients -> their jobs, for each model
         for model in np.unique(cohort.models):
             mine = np.flatnonzero(cohort.models == model)
-            held = [client_rounds[owner].rows for owner in owners[mine]]
-            _, found = self._trainer.predict(bank[model], "train", np.concatenate(held))
-            parts = np.split(found, np.cumsum([len(rows) for rows in held])[:-1])
-            for row, part in zip(mine.tolist(), parts, strict=True):
-                losses[row] = part
+            groups.setdefault(tuple(owners[mine].tolist()), []).append(mine)
+        for clients, jobs in groups.items():
+            held = [client_rounds[client].rows for client in clients]
+            models = bank[cohort.models[[mine[0] for mine in jobs]]]
+            _, found = self._trainer.predict_many(models, "train", np.concatenate(held))
+            parts = np.split(found, np.cumsum([len(rows) for rows in held])[:-1], axis=1)
+            for number, mine in enumerate(jobs):
+                for row, part in zip(mine.tolist(), parts, strict=True):
+                    losses[row] = part[number]
         for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
             client_round.split_samples(np.stack(losses[rows]))
 

@@ -165,10 +165,9 @@ def _evaluate_shared(
 ) -> dict[str, Any]:
     """Return the mean of the scores of all models, weighted by the share of their clients."""
     total: dict[str, float] = {}
-    for model, share in zip(served.models, served.shares, strict=True):
-        if share == 0:
-            continue
-        predicted, losses = federation.predict(model, "test", None)
+    used = np.flatnonzero(served.shares)
+    found = zip(*federation.predict_many(served.models[used], "test", None), strict=True)
+    for share, (predicted, losses) in zip(served.shares[used], found, strict=True):
         row = score_predictions(
             predicted, losses, data, federation.client_pool.world, validation, session_context
         )

@@ -52,21 +52,24 @@ class ScoreCache:
 
     def scores(self, view: int, models: Ints) -> Floats32:
         """Return log probabilities of the classes (models, n, C)."""
-        return np.stack([self._model_scores(view, model) for model in models.tolist()])
+        transform = self._data.views[view].transform if self._data.views else Plain()
+        found = {
+            model: self._cached[model, transform]
+            for model in models.tolist()
+            if (model, transform) in self._cached
+        }
+        missing = [model for model in models.tolist() if model not in found]
+        if missing:
+            rows = self._rows(view)
+            scores = self._federation.scores_many(self._models[missing], "test", rows)
+            found |= dict(zip(missing, scores, strict=True))
+            if (len(self._cached) + len(missing)) * scores[0].nbytes <= MAX_CACHED_BYTES:
+                self._cached |= {(model, transform): found[model] for model in missing}
+        return np.stack([found[model] for model in models.tolist()])
 
     def labels(self, view: int) -> Ints:
         """Return the labels of the test samples in a view, (n,)."""
         return self._data.labels("test", self._rows(view))
-
-    def _model_scores(self, view: int, model: int) -> Floats32:
-        key = (model, self._data.views[view].transform if self._data.views else Plain())
-        if key not in self._cached:
-            rows = self._rows(view)
-            found = self._federation.scores(self._models[model], "test", rows)
-            if (len(self._cached) + 1) * found.nbytes > MAX_CACHED_BYTES:
-                return found  # a bank with many models
-            self._cached[key] = found
-        return self._cached[key]
 
     def _rows(self, view: int) -> Ints:
         number = self._data.num_samples("test")

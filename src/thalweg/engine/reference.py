@@ -55,11 +55,13 @@ class ReferenceFederation:
         return build_updates(responses, bank.shape[1])
 
     @one_thread()
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
-        return self._trainer.predict(model, part, rows)
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Targets, Floats32]:
+        return self._trainer.predict_many(models, part, rows)
 
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
-        return self._trainer.scores(model, part, rows)
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        return self._trainer.scores_many(models, part, rows)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -72,10 +72,12 @@ def _predict_mixture(
     """Return the predictions (n,) or (n, D) and losses (n,) of a mixture of models in a view."""
     n = data.num_samples("test")
     predicted, losses = np.zeros(data.y_test.shape), np.zeros(n)
-    for model in np.flatnonzero(mixture).tolist():
-        if (model, view) not in cached:
-            rows = np.arange(view * n, (view + 1) * n)
-            cached[model, view] = federation.predict(served.models[model], "test", rows)
+    used = np.flatnonzero(mixture).tolist()
+    if missing := [model for model in used if (model, view) not in cached]:
+        rows = np.arange(view * n, (view + 1) * n)
+        found = zip(*federation.predict_many(served.models[missing], "test", rows), strict=True)
+        cached |= zip([(model, view) for model in missing], found, strict=True)
+    for model in used:
         outputs, losses_here = cached[model, view]
         predicted += mixture[model] * outputs
         losses += mixture[model] * losses_here

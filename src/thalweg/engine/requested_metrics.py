@@ -77,7 +77,10 @@ def _mix(
 ) -> Floats:
     """Return class probabilities (n, C), or outputs (n, D), of a mixture of models."""
     total = np.zeros((len(rows), data.num_outputs))
-    for model in np.flatnonzero(mixture).tolist():
-        scores = federation.scores(served.models[model], "test", rows).astype(np.float64)
+    used = np.flatnonzero(mixture)
+    for model, found in zip(
+        used.tolist(), federation.scores_many(served.models[used], "test", rows), strict=True
+    ):
+        scores = found.astype(np.float64)
         total += mixture[model] * (scores if data.task == "regression" else np.exp(scores))
     return total

@@ -26,11 +26,15 @@ class SimulatedFederation(Federation, Protocol):
 
     client_pool: ClientPool
 
-    def predict(
-        self, model: Floats32, part: Part, rows: Ints | None
-    ) -> tuple[Targets, Floats32]: ...
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Targets, Floats32]:
+        """Return predictions and losses of models (M, P) on the same rows; None: all."""
+        ...
 
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32: ...
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        """Return log probabilities (M, n, C) of models on the same rows; None: all."""
+        ...
 
     def close(self) -> None: ...
 
@@ -53,11 +57,13 @@ class FederationWrapper:
     def true_concepts(self, rnd: int) -> Ints:
         return self.client_pool.true_concepts(rnd)
 
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Targets, Floats32]:
-        return self.inner.predict(model, part, rows)
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Targets, Floats32]:
+        return self.inner.predict_many(models, part, rows)
 
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
-        return self.inner.scores(model, part, rows)
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        return self.inner.scores_many(models, part, rows)
 
     def close(self) -> None:
         self.inner.close()

@@ -100,6 +100,13 @@ class SingleTrainer:
             losses = self.loss(logits, right)
         return decode_outputs(self.loss, logits, right), losses.numpy()
 
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None
+    ) -> tuple[Targets, Floats32]:
+        """Return `predict` of models (M, P), one after the other."""
+        found = [self.predict(model, part, rows) for model in models]
+        return np.stack([labels for labels, _ in found]), np.stack([losses for _, losses in found])
+
     def targets(self, rows: Ints) -> Targets:
         """Return the targets of training samples."""
         return self.data.labels("train", rows)
@@ -116,6 +123,10 @@ class SingleTrainer:
             logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
         is_regression = self.data.task == "regression"
         return get_log_probabilities(self.loss, logits, is_regression).numpy()
+
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        """Return `scores` of models (M, P), one after the other."""
+        return np.stack([self.scores(model, part, rows) for model in models])
 
     def inputs(self, samples: Samples) -> Tensor:
         """Convert samples to normalised images (B, C, H, W), features (B, F) or codes (B, L)."""

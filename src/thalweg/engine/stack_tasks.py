@@ -51,6 +51,17 @@ class Trainer(Protocol):
         In a regression: the outputs (n, D). None: all rows.
         """
 
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Targets, Floats32]:
+        """Return `predict` of models (M, P) on the same rows: (M, n), or (M, n, D), and (M, n).
+
+        Samples are read once for all models. The bits are those of one model alone.
+        """
+
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        """Return `scores` of models (M, P) on the same rows: (M, n, C)."""
+
     def close(self) -> None:
         """End processes and free memory."""
 

@@ -223,36 +223,45 @@ class StackedTrainer:
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
-        if self._native is not None:
-            return self._native.predict(params, part, rows)
-        rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
-        labels = np.empty_like(self._gather.labels(part, rows))
-        losses = np.empty(len(rows), dtype=np.float32)
-        model = torch.tensor(params)
-        with one_thread(), torch.inference_mode():
-            for first in range(0, len(rows), PREDICT_BATCH):
-                mine = slice(first, first + PREDICT_BATCH)
-                logits, right = self._logits(model, part, rows[mine])
-                labels[mine] = decode_outputs(self._loss, logits, right)
-                losses[mine] = self._loss(logits, right).numpy()
-        return labels, losses
+        predicted, losses = self.predict_many(params[None], part, rows)
+        return predicted[0], losses[0]
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        return self.scores_many(params[None], part, rows)[0]
+
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Targets, Floats32]:
+        if self._native is not None:
+            return self._native.predict_many(models, part, rows)
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
-        outputs = torch.from_numpy(self.outputs(params, rows, part))
+        labels = np.repeat(self._gather.labels(part, rows)[None], len(models), axis=0)
+        losses = np.empty((len(models), len(rows)), dtype=np.float32)
+        for mine, number, logits, right in self._compute_logits(models, part, rows):
+            labels[number, mine] = decode_outputs(self._loss, logits, right)
+            losses[number, mine] = self._loss(logits, right).numpy()
+        return labels, losses
+
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
         is_regression = self._gather.is_regression
-        return get_log_probabilities(self._loss, outputs, is_regression).numpy()
+        scores = [
+            get_log_probabilities(self._loss, torch.from_numpy(each), is_regression).numpy()
+            for each in self._outputs_many(models, rows, part)
+        ]
+        return np.stack(scores)
 
     def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
         """Return the logits (n, C) of a model on rows of a part."""
+        return self._outputs_many(params[None], rows, part)[0]
+
+    def _outputs_many(self, models: Floats32, rows: Ints, part: Part) -> Floats32:
+        """Return the logits (M, n, C) of models on rows of a part."""
         if self._native is not None:
-            return self._native.outputs(params, part, rows)
-        found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
-        model = torch.tensor(params)
-        with one_thread(), torch.inference_mode():
-            for first in range(0, len(rows), PREDICT_BATCH):
-                mine = slice(first, first + PREDICT_BATCH)
-                found[mine] = self._logits(model, part, rows[mine])[0].numpy()
+            return self._native.outputs_many(models, part, rows)
+        found = np.empty((len(models), len(rows), self._net.num_classes), dtype=np.float32)
+        for mine, number, logits, _ in self._compute_logits(models, part, rows):
+            found[number, mine] = logits.numpy()
         return found
 
     def last_layer(self, params: Floats32, rows: Ints) -> LastLayer:
@@ -387,12 +396,26 @@ class StackedTrainer:
         lr = local.lr if stack.lr_scales is None else local.lr * stack.lr_scales
         stack.params.copy_(self._geometry.move(stack.params, direction * lr, self._net.sizes))
 
-    def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
-        if self._is_stacked:
-            x, labels = self._gather.get_stacked(part, rows[None])
-            return self._net.apply_stacked(model[None], x)[0], labels[0]
-        x, labels = self._gather.get_single(part, rows)
-        return self._net.apply(model, x), labels
+    def _compute_logits(
+        self, models: Floats32, part: Part, rows: Ints
+    ) -> Iterator[tuple[slice, int, Tensor, Tensor]]:
+        """Yield, for each batch and model, the batch, the model, its logits, and the targets.
+
+        The samples of a batch are read once for all models.
+        """
+        params = [torch.tensor(model) for model in models]
+        with one_thread(), torch.inference_mode():
+            for first in range(0, len(rows), PREDICT_BATCH):
+                mine = slice(first, first + PREDICT_BATCH)
+                if self._is_stacked:
+                    x, targets = self._gather.get_stacked(part, rows[None, mine])
+                    for number, model in enumerate(params):
+                        logits = self._net.apply_stacked(model[None], x)[0]
+                        yield mine, number, logits, targets[0]
+                    continue
+                x, targets = self._gather.get_single(part, rows[mine])
+                for number, model in enumerate(params):
+                    yield mine, number, self._net.apply(model, x), targets
 
 
 @contextmanager

@@ -77,17 +77,17 @@ class Train(NamedTuple):
 
 
 class Predict(NamedTuple):
-    """Predict rows of a part. Answer: predictions and losses."""
+    """Predict rows of a part with all models. Answer: predictions and losses."""
 
-    bank: SharedArray  # (1, P)
+    bank: SharedArray  # (M, P)
     part: Part
     rows: Ints
 
 
 class Score(NamedTuple):
-    """Predict rows of a part. Answer: log probabilities of the classes."""
+    """Predict rows of a part with all models. Answer: log probabilities of the classes."""
 
-    bank: SharedArray  # (1, P)
+    bank: SharedArray  # (M, P)
     part: Part
     rows: Ints
 
@@ -174,9 +174,9 @@ def _execute(
     assert trainer is not None  # the setup is sent first
     bank = memories[request.bank.number].array(request.bank.layout)
     if isinstance(request, Predict):
-        return trainer.predict(bank[0], request.part, request.rows)
+        return trainer.predict_many(bank, request.part, request.rows)
     if isinstance(request, Score):
-        return trainer.scores(bank[0], request.part, request.rows)
+        return trainer.scores_many(bank, request.part, request.rows)
     deltas = memories[request.deltas.number].array(request.deltas.layout)
     mine = deltas[request.first : request.first + len(request.task.models)]
     return trainer.train_one(bank, request.task, mine)

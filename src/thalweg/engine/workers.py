@@ -144,24 +144,34 @@ class WorkerPool:
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
-        self._require_open()
-        rows = np.arange(self._num_samples[part]) if rows is None else rows
-        model = self._publish(params[None])
-        responses = self._run_requests(
-            [Predict(model, part, mine) for mine in self._split_rows(rows)]
-        )
-        labels = [self._no_targets, *(labels for labels, _ in responses)]
-        losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in responses)]
-        return np.concatenate(labels), np.concatenate(losses)
+        predicted, losses = self.predict_many(params[None], part, rows)
+        return predicted[0], losses[0]
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        return self.scores_many(params[None], part, rows)[0]
+
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Targets, Floats32]:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
-        model = self._publish(params[None])
+        bank = self._publish(models)
         responses = self._run_requests(
-            [Score(model, part, mine) for mine in self._split_rows(rows)]
+            [Predict(bank, part, mine) for mine in self._split_rows(rows)]
         )
-        return np.concatenate([np.empty((0, self._num_outputs), dtype=np.float32), *responses])
+        no_targets = np.repeat(self._no_targets[None], len(models), axis=0)
+        no_losses = np.empty((len(models), 0), dtype=np.float32)
+        labels = [no_targets, *(labels for labels, _ in responses)]
+        losses = [no_losses, *(losses for _, losses in responses)]
+        return np.concatenate(labels, axis=1), np.concatenate(losses, axis=1)
+
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        self._require_open()
+        rows = np.arange(self._num_samples[part]) if rows is None else rows
+        bank = self._publish(models)
+        responses = self._run_requests([Score(bank, part, mine) for mine in self._split_rows(rows)])
+        no_scores = np.empty((len(models), 0, self._num_outputs), dtype=np.float32)
+        return np.concatenate([no_scores, *responses], axis=1)
 
     def _split_rows(self, rows: Ints) -> list[Ints]:
         """Split rows into whole batches, so that results do not depend on the number of workers."""

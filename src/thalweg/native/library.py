@@ -168,7 +168,13 @@ def _load(name: str) -> Kernel:
             None,
             [*task, number, number, address, c_int64, address, address, *reals, *[address] * 4],
         ),
-        "predict": (None, [*net, samples, c_int64, address, number, *[address] * 3]),
+        "predict": (
+            None,
+            [
+                *(*net, samples, c_int64, address, number),
+                *(address, c_int64, c_int64, address, c_int64, address),
+            ],
+        ),
         "forward": (None, [*net, samples, number, *[address] * 5]),
         "backward": (None, [*net, number, *[address] * 5]),
         "combine": (None, [address, address, *[c_int64] * 4, address]),

@@ -196,33 +196,50 @@ class NativeTrainer:
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
+        predicted, losses = self.predict_many(params[None], part, rows)
+        return predicted[0], losses[0]
+
+    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        return self.scores_many(params[None], part, rows)[0]
+
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Targets, Floats32]:
         rows = self._choose_rows(part, rows)
-        outputs = self.outputs(params, part, rows)
+        outputs = self.outputs_many(models, part, rows)
         targets = self._data.labels(part, rows)
         if self._is_regression:
             with np.errstate(over="ignore", invalid="ignore"):
-                errors = np.square(outputs - targets.reshape(outputs.shape))
-            return outputs.reshape(targets.shape), errors.mean(axis=1)
-        right = np.take_along_axis(outputs, targets[:, None], axis=1)[:, 0]
+                errors = np.square(outputs - targets.reshape(outputs.shape[1:]))
+            return outputs.reshape(len(models), *targets.shape), errors.mean(axis=2)
+        right = np.take_along_axis(outputs, targets[None, :, None], axis=2)[:, :, 0]
         with np.errstate(invalid="ignore"):
-            return outputs.argmax(axis=1), _log_sum_exp(outputs) - right
+            return outputs.argmax(axis=2), _log_sum_exp(outputs) - right
 
-    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        outputs = self.outputs(params, part, rows)
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        outputs = self.outputs_many(models, part, rows)
         if self._is_regression:
             return outputs
         with np.errstate(invalid="ignore"):
-            return outputs - _log_sum_exp(outputs)[:, None]
+            return outputs - _log_sum_exp(outputs)[:, :, None]
 
     def _choose_rows(self, part: Part, rows: Ints | None) -> Ints:
         return np.arange(self._data.num_samples(part)) if rows is None else rows
 
     def outputs(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         """Return outputs (n, C) of a model; None: on all samples."""
+        return self.outputs_many(params[None], part, rows)[0]
+
+    def outputs_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        """Return outputs (M, n, C) of models on the same rows; None: on all samples.
+
+        Each sample is read once. Its outputs have the same bits as those of one model alone.
+        """
         rows = self._choose_rows(part, rows)
-        params = np.ascontiguousarray(params, dtype=np.float32)
-        assert params.shape == (self._program.num_params,)
-        found = np.empty((len(rows), self._program.num_outputs), dtype=np.float32)
+        models = np.ascontiguousarray(models, dtype=np.float32)
+        assert models.shape[1:] == (self._program.num_params,)
+        num_outputs = self._program.num_outputs
+        found = np.empty((len(models), len(rows), num_outputs), dtype=np.float32)
         share = -(-len(rows) // (2 * self._num_threads * PREDICT_BATCH)) * PREDICT_BATCH
 
         def predict_piece(first: int) -> None:
@@ -236,8 +253,11 @@ class NativeTrainer:
                 len(items),
                 items.ctypes.data,
                 PREDICT_BATCH,
-                params.ctypes.data,
-                found[mine].ctypes.data,
+                models.ctypes.data,
+                len(models),
+                models.shape[1],
+                found[:, mine].ctypes.data,
+                len(rows) * num_outputs,
                 self._workspace(PREDICT_BATCH, trains=False).ctypes.data,
             )
 
@@ -407,7 +427,7 @@ def _count_samples(task: StackBatches) -> Ints:
 
 def _log_sum_exp(outputs: Floats32) -> Floats32:
     """Return log(sum(exp(z))) of each row; nan for a model that has diverged, as in PyTorch."""
-    most = outputs.max(axis=1)
+    most = outputs.max(axis=-1)
     with np.errstate(invalid="ignore"):
-        found: Floats32 = most + np.log(np.exp(outputs - most[:, None]).sum(axis=1))
+        found: Floats32 = most + np.log(np.exp(outputs - most[..., None]).sum(axis=-1))
     return found

@@ -218,7 +218,9 @@ class LatentWorld:
 
     def supplies(self) -> Supplies:
         rounds = self.rounds * self.availability
-        moving = np.full(self.num_clients, float(self.rounds)) if self.collects_when_absent else rounds
+        moving = (
+            np.full(self.num_clients, float(self.rounds)) if self.collects_when_absent else rounds
+        )
         total = self.start_size + self.ticks * self.arrival_size * moving
         return Supplies(total, np.zeros(self.num_clients, dtype=np.bool_), rounds)
 

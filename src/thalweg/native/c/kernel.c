@@ -244,17 +244,21 @@ void thalweg_train(const Layer *layers, int32_t count, const Samples *data,
     }
 }
 
-/* Outputs (n, C) of one model on rows, in batches of `batch` samples. */
+/* Outputs of models on the same rows, in batches of `batch` samples. Each batch is loaded once and
+   then computed with one model after the other. `bank` is (models, num_params). The outputs (n, C)
+   of model m begin at outputs + m * stride. */
 void thalweg_predict(const Layer *layers, int32_t count, const Samples *data, int64_t n,
-                     const int32_t *rows, int32_t batch, const float *params, float *outputs,
-                     char *base) {
+                     const int32_t *rows, int32_t batch, const float *bank, int64_t models,
+                     int64_t num_params, float *outputs, int64_t stride, char *base) {
     Workspace space = lay_out(layers, count, batch, 0, base);
     int C = layers[count - 1].outputs;
     for (int64_t first = 0; first < n; first += batch) {
         int size = (int)(n - first < batch ? n - first : batch);
         load(layers, &space, data, rows + first, size, 0);
-        forward(layers, count, params, &space, size, 0);
-        store(space.logits, C, size, outputs + first * C);
+        for (int64_t m = 0; m < models; m++) {
+            forward(layers, count, bank + m * num_params, &space, size, 0);
+            store(space.logits, C, size, outputs + m * stride + first * C);
+        }
     }
 }
 
