@@ -118,6 +118,12 @@ def test_workers_give_the_same_bits_as_this_process(spec, num_workers):
             scores = here.scores(bank[1], part, some), pool.scores(bank[1], part, some)
             assert np.array_equal(*scores)
             assert scores[0].dtype == scores[1].dtype
+            for each in (here, pool):
+                both = each.predict_many(bank, part, some)
+                assert np.array_equal(both[0][1], ours[0])
+                assert np.array_equal(both[1][1], ours[1])
+                assert np.array_equal(both[1][0], here.predict(bank[0], part, some)[1])
+                assert np.array_equal(each.scores_many(bank, part, some)[1], scores[0])
     finally:
         pool.close()
 

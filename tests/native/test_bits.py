@@ -233,3 +233,24 @@ def test_a_table_of_many_clients_uses_all_threads_and_keeps_its_bits():
     trainer = make_native(net, data, num_threads=2)
     assert np.array_equal(trainer.train(bank, [task])[0], deltas)
     trainer.close()
+
+
+@pytest.mark.parametrize("spec", NETS, ids=repr)
+def test_several_models_in_one_call(spec):
+    """Samples are read once for all models; outputs have the bits of one model alone."""
+    net, data, _, _ = make_case(spec)
+    data = replace(data, x_test=np.tile(data.x, (9, 1, 1, 1)), y_test=np.tile(data.y, 9))
+    bank, rows = make_bank(net, 3), np.arange(0, 500, 3)
+    for num_threads in (1, 3):
+        trainer = make_native(net, data, num_threads=num_threads)
+        together = trainer.outputs_many(bank, "test", rows)
+        predicted, losses = trainer.predict_many(bank, "test", rows)
+        scores = trainer.scores_many(bank, "test", rows)
+        for k, model in enumerate(bank):
+            assert np.array_equal(together[k], trainer.outputs(model, "test", rows))
+            one, one_losses = trainer.predict(model, "test", rows)
+            assert np.array_equal(predicted[k], one)
+            assert np.array_equal(losses[k], one_losses)
+            assert np.array_equal(scores[k], trainer.scores(model, "test", rows))
+        assert trainer.outputs_many(bank, "test", rows[:0]).shape == (3, 0, net.num_classes)
+        trainer.close()
