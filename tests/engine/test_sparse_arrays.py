@@ -33,9 +33,7 @@ def table_with(fill: float, shape: tuple[int, ...], dtype: str, changed: list[in
         (0.5, (5000, 2, 4), "float64"),
     ],
 )
-def test_mostly_equal_rows_are_stored_once(
-    fill: float, shape: tuple[int, ...], dtype: str
-) -> None:
+def test_mostly_equal_rows_are_stored_once(fill: float, shape: tuple[int, ...], dtype: str) -> None:
     array = table_with(fill, shape, dtype, [0, 17, shape[0] - 1])
     packed = pack_sparse(array)
     assert isinstance(packed, SparseArray)

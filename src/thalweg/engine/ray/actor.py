@@ -120,11 +120,11 @@ class TrainingActor:
         ]
         return (*shards, (losses, np.isfinite(deltas).all(axis=1)))
 
-    def predict(self, model: Floats32, part: Part, rows: Ints) -> tuple[Targets, Floats32]:
-        return self._get_trainer().predict(model, part, rows)
+    def predict_many(self, models: Floats32, part: Part, rows: Ints) -> tuple[Targets, Floats32]:
+        return self._get_trainer().predict_many(models, part, rows)
 
-    def scores(self, model: Floats32, part: Part, rows: Ints) -> Floats32:
-        return self._get_trainer().scores(model, part, rows)
+    def scores_many(self, models: Floats32, part: Part, rows: Ints) -> Floats32:
+        return self._get_trainer().scores_many(models, part, rows)
 
     def combine(self, weights: Floats, rows: list[Ints], *shards: Floats32) -> Floats32:
         """Return the weighted sum of rows of some shards, one per task, for their columns."""

@@ -107,14 +107,26 @@ class RayTrainer:
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
-        found = self._map_rows("predict", params, part, rows)
-        labels = [self._no_targets, *(labels for labels, _ in found)]
-        losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in found)]
-        return np.concatenate(labels), np.concatenate(losses)
+        predicted, losses = self.predict_many(params[None], part, rows)
+        return predicted[0], losses[0]
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        found = self._map_rows("scores", params, part, rows)
-        return np.concatenate([np.empty((0, self._num_outputs), dtype=np.float32), *found])
+        return self.scores_many(params[None], part, rows)[0]
+
+    def predict_many(
+        self, models: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Targets, Floats32]:
+        found = self._map_rows("predict_many", models, part, rows)
+        no_targets = np.repeat(self._no_targets[None], len(models), axis=0)
+        no_losses = np.empty((len(models), 0), dtype=np.float32)
+        labels = [no_targets, *(labels for labels, _ in found)]
+        losses = [no_losses, *(losses for _, losses in found)]
+        return np.concatenate(labels, axis=1), np.concatenate(losses, axis=1)
+
+    def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        found = self._map_rows("scores_many", models, part, rows)
+        no_scores = np.empty((len(models), 0, self._num_outputs), dtype=np.float32)
+        return np.concatenate([no_scores, *found], axis=1)
 
     def close(self) -> None:
         for actor in self.actors.values():
@@ -137,13 +149,13 @@ class RayTrainer:
         except self.ray.exceptions.ObjectLostError as error:
             raise LostObjects(first_line(error)) from error
 
-    def _map_rows(self, method: str, params: Floats32, part: Part, rows: Ints | None) -> list[Any]:
+    def _map_rows(self, method: str, models: Floats32, part: Part, rows: Ints | None) -> list[Any]:
         """Call a method for whole batches of rows; they do not depend on the number of actors."""
         rows = np.arange(self._num_samples[part]) if rows is None else rows
-        model = self.ray.put(np.ascontiguousarray(params))
+        bank = self.ray.put(np.ascontiguousarray(models))
         share = -(-len(rows) // (PREDICT_BATCH * 2 * max(len(self.actors), 1))) * PREDICT_BATCH
         starts = range(0, len(rows), max(share, 1))
-        calls = [ActorCall(method, (model, part, rows[i : i + share])) for i in starts]
+        calls = [ActorCall(method, (bank, part, rows[i : i + share])) for i in starts]
         found = repeat_lost(lambda: self.call(calls))
         return [result[-1] for result in found]
 
