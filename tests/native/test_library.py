@@ -30,7 +30,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.data.base import Dataset
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
-from thalweg.engine.stacked import Trainer
+from thalweg.engine.stack_tasks import Trainer
 from thalweg.local import Adam, Euclidean, LocalTraining, PNorm, Proximal, TaskLoss
 from thalweg.losses import CrossEntropy, MeanAbsoluteError, MeanSquaredError
 from thalweg.native import library
