@@ -13,9 +13,11 @@ from engine.bytes_federation import BytesFederation, load
 from thalweg.core.errors import ConfigError, DataError, RunError
 from thalweg.core.types import Floats32, Ints
 from thalweg.core.views import View
+from thalweg.data.base import Targets
 from thalweg.engine.builders import apply_views, make_client_pool, make_federation
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml, plan_to_toml
+from thalweg.engine.simulated import SimulatedFederation
 from thalweg.federation import new_server, run_server_round
 from thalweg.streams import HasViews, RecurringDrift, Sudden
 
@@ -128,6 +130,13 @@ def test_drifting_data_give_the_same_bits_by_bytes() -> None:
     assert np.array_equal(servers[0].bank, servers[1].bank)
 
 
+def predict_one(
+    federation: SimulatedFederation, model: Floats32, rows: Ints | None
+) -> tuple[Targets, Floats32]:
+    predicted, losses = federation.predict_many(model[None], "test", rows)
+    return predicted[0], losses[0]
+
+
 def test_any_row_of_the_test_part_can_be_predicted() -> None:
     """A model's guess is of the input; whether it is right is of the label that the view gives."""
     for engine in ("fast", "reference"):
@@ -140,19 +149,14 @@ def test_any_row_of_the_test_part_can_be_predicted() -> None:
         federation = make_federation(plan, data, net, 1, client_pool)
         model = net.init(np.random.default_rng(0))
         n = seen.num_samples("test")
-
-        def predict(rows: Ints | None) -> tuple[Ints, Floats32]:
-            predicted, losses = federation.predict_many(model[None], "test", rows)
-            return predicted[0], losses[0]
-
-        plain, losses = predict(None)
+        plain, losses = predict_one(federation, model, None)
         assert len(plain) == n
         names = [view.labels for view in seen.views if view.transform == View().transform]
         assert len(names) == 3, "as they are, and two other concepts"
-        other, other_losses = predict(n + np.arange(n))
+        other, other_losses = predict_one(federation, model, n + np.arange(n))
         assert np.array_equal(plain, other)
         assert not np.allclose(losses, other_losses)
-        turned, _ = predict(seen.num_rows("test") - n + np.arange(n))
+        turned, _ = predict_one(federation, model, seen.num_rows("test") - n + np.arange(n))
         assert not np.array_equal(plain, turned)
         federation.close()
 
