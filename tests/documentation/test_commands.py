@@ -36,6 +36,7 @@ STARTS = (
     "thalweg.report.comparison.run_cells",
     "thalweg.cli.reproduce.connect_cluster",
     "thalweg.cli.reproduce.run_study",
+    "thalweg.cli.doctor.describe_machine",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
     "thalweg.cli.serve.check_safe",

@@ -394,6 +394,20 @@ def test_other_versions_of_packages_are_reported(tmp_path, monkeypatch):
         opened(tmp_path, resume=True).close()
 
 
+def test_another_kernel_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "get_kernel_name", lambda: "native-avx2")
+    folder = opened(tmp_path)
+    commit(folder, 1)
+    folder.close()
+    assert json.loads((tmp_path / "environment.json").read_text())["packages"]["kernel"] == (
+        "native-avx2"
+    )
+    opened(tmp_path, resume=True).close()  # the same kernel: no warning
+    monkeypatch.setattr(run_folder, "get_kernel_name", lambda: "torch")
+    with pytest.warns(RunWarning, match=r"other versions \(kernel native-avx2 -> torch\)"):
+        opened(tmp_path, resume=True).close()
+
+
 def test_files_and_folders_are_private(tmp_path):
     path = tmp_path / "study" / "run"
     folder = opened(path)

@@ -923,6 +923,36 @@ def show(
 
 
 @app.command()
+def doctor(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recipe, a run folder or a plan.toml. Default: only this machine.",
+            autocompletion=complete_recipe,
+        ),
+    ] = None,
+    on: On = None,
+    sets: Sets = None,
+    engine: Engine = "auto",
+    as_json: JsonObject = False,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Report which code computes on this machine, and why.
+
+    thalweg doctor moon --on digits-partial
+
+    Prints the native kernel, the compiler, cores, PyTorch, GPU and Ray. With
+    a recipe also whether training and prediction use the kernel or PyTorch.
+    """
+    from thalweg.cli.doctor import doctor_command
+
+    doctor_command(
+        recipe, on=on, sets=sets or [], engine=engine, as_json=as_json, data_dir=data_dir
+    )
+
+
+@app.command()
 def gap(
     run_folder: Annotated[Path, typer.Argument(help="Folder of a run of sfedpo.")],
     as_json: JsonObject = False,

@@ -94,7 +94,7 @@ def find_kernel() -> Kernel | str:
     known = INSTRUCTION_SETS.get(machine)
     if known is None:
         return f"there is no native kernel for the processor {machine!r}"
-    built = [name for name in known if _find_library(name) is not None]
+    built = list_built()
     if not built:
         return (
             "the native kernel is not built: there was no C compiler at installation. Install gcc "
@@ -125,6 +125,12 @@ def use_native_sum() -> None:
         )
 
     use_sum(sum_range)
+
+
+def list_built() -> list[str]:
+    """Return the instruction sets whose libraries are installed, fastest first."""
+    known = INSTRUCTION_SETS.get(platform.machine(), ())
+    return [name for name in known if _find_library(name) is not None]
 
 
 def get_kernel_name() -> str:
