@@ -31,12 +31,12 @@ from thalweg.streams import Replay
 KNOWN = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
 # The functions that start a run, a comparison or a study.
 STARTS = (
+    "thalweg.cli.doctor.describe_machine",  # before run, from which it imports functions
     "thalweg.cli.run.load_data",
     "thalweg.cli.compare.load_data",
     "thalweg.report.comparison.run_cells",
     "thalweg.cli.reproduce.connect_cluster",
     "thalweg.cli.reproduce.run_study",
-    "thalweg.cli.doctor.describe_machine",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
     "thalweg.cli.serve.check_safe",
