@@ -14,6 +14,7 @@ QUICK = {
     "dpcs.py": ("--clients", "200", "--repeats", "1"),
     "durability.py": ("--on", "digits-partial", "--rounds", "3"),
     "peers.py": ("--quick", "--no-install", "--only", "B"),
+    "ray_nodes.py": ("--quick",),
     "rounding.py": ("--seeds", "1", "--rounds", "1"),
     "scale.py": ("--clients", "200", "--cohort", "10", "--rounds", "1"),
     "speed.py": ("--quick", "--only", "BC"),
@@ -39,6 +40,8 @@ def test_each_benchmark_is_run_or_listed_with_a_reason() -> None:
 def test_benchmark_runs_at_small_scale(name: str) -> None:
     if name == "scale.py" and not DEBIAN.is_dir():
         pytest.skip("needs the Debian package dataset-fashion-mnist (make test-deps)")
+    if name == "ray_nodes.py":
+        pytest.importorskip("ray", reason="the ray extra is not installed")
     words = [sys.executable, str(FOLDER / name), *QUICK[name]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert "Traceback" not in done.stderr, done.stderr[-2000:]

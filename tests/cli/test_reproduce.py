@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 
 def test_reproduce_without_a_name_lists_studies(thalweg):
     listed = json.loads(thalweg("reproduce", "--json").stdout)
@@ -34,6 +36,38 @@ def test_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):
     folder = tmp_path / "runs/reproduce-quick/sfedpo-table-7-digits/only-kl+l1"
     assert "Not comparable" in (folder / "index.html").read_text()
     assert "4 of them finished before" in " ".join(thalweg(*words).stdout.split())
+
+
+MINE = """
+from thalweg.scenarios.studies import Column, Row, Study
+MINE = Study('mine', 'Mine', '', (Row('fedavg'), Row('sfedpo')),
+    (Column('digits-full', ('rounds=1', 'capacity=24')),), (4, 5), 'fedavg')
+"""
+
+
+def test_shards_run_each_cell_once_and_the_last_one_writes_the_table(thalweg, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    words = ["reproduce", "mine.py:MINE", "--workers", "1", "--out", "o"]
+    table = tmp_path / "o/mine/table.md"
+    first = thalweg(*words, "--shard", "2/3")
+    assert first.returncode == 0, first.stderr
+    assert "1 run, 0 of them" in first.stdout
+    assert "shard 2/3: 1 of 1 runs are done. 3 runs of all shards are missing" in first.stderr
+    second = thalweg(*words, "--shard", "1/3")
+    assert "2 runs, 0 of them" in second.stdout, "every third of four cells"
+    assert not table.exists()
+    last = thalweg(*words, "--shard", "3/3")
+    assert last.returncode == 0, last.stderr
+    assert "1 run, 0 of them" in last.stdout
+    assert table.exists()
+    assert "4 of them finished before" in " ".join(thalweg(*words).stdout.split())
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2"])
+def test_invalid_shard_is_rejected(thalweg, shard):
+    done = thalweg("reproduce", "sfedpo-table-1", "--shard", shard)
+    assert done.returncode == 2
+    assert "expected I/N with I from 1 to N" in done.stderr
 
 
 def test_unknown_study_gives_one_message(thalweg):
