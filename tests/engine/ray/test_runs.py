@@ -32,7 +32,7 @@ def read_metrics(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["fedavg", "sfedpo", "fedprox"])
-def test_run_on_ray_has_the_same_bits_and_can_be_resumed_without_ray(tmp_path, recipe):
+def test_run_on_ray_has_the_same_bits_and_the_same_plan(tmp_path, recipe):
     pytest.importorskip("ray", reason="the ray extra is not installed")
     words = ["run", recipe, "--on", "digits-partial", "--rounds", "3"]
     thalweg(tmp_path, *words, "--out", "here")
