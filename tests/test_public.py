@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import thalweg
+from thalweg.native.library import get_kernel_name
 
 # Importing this module runs the CLI.
 NOT_IMPORTED = {"thalweg.__main__"}
@@ -77,9 +78,12 @@ def test_make_plan_does_not_load_slow_libraries() -> None:
     assert python(code) == "[]"
 
 
-def test_run_loads_no_slow_library_except_torch() -> None:
-    run = "thalweg.run('sfedpo', 'digits-partial', rounds=1, workers=1)"
-    assert python(f"import sys, thalweg; {run}; print({LISTED})") == "['torch']"
+@pytest.mark.parametrize("engine", ["fast", "torch"])
+def test_run_loads_torch_only_if_it_needs_it(engine: str) -> None:
+    run = f"thalweg.run('sfedpo', 'digits-partial', rounds=1, workers=1, engine='{engine}')"
+    needs_torch = engine == "torch" or get_kernel_name() == "torch"
+    expected = "['torch']" if needs_torch else "[]"
+    assert python(f"import sys, thalweg; {run}; print({LISTED})") == expected
 
 
 def test_lazily_imported_functions_are_available() -> None:
