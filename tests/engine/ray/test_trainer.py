@@ -9,14 +9,20 @@ import pytest
 from thalweg.core.vectors import BLOCK
 from thalweg.engine.ray.trainer import SHARD_BYTES, choose_shards
 
+NOT_STARTED = "The current node timed out during startup"
 PROGRAM = Path(__file__).with_name("two_nodes.py")
 
 
 def test_two_nodes_and_one_that_is_killed_give_the_same_bits():
     pytest.importorskip("ray", reason="the ray extra is not installed")
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=900, check=False
-    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=900, check=False
+        )
+        if NOT_STARTED not in done.stderr:
+            break
+    if NOT_STARTED in done.stderr:
+        pytest.skip("a node of Ray did not start within 30 seconds: the machine is too busy")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "same bits" in done.stdout
 
