@@ -29,8 +29,9 @@ def main(folder: str) -> None:
                 first = arrays.to_torch_state_dict().values() if rnd == 1 else None
                 work.end_round(first)
 
-        everyone = {"min_train_nodes": work.clients, "min_available_nodes": work.clients}
-        strategy = FedAvg(fraction_evaluate=0.0, **everyone)
+        strategy = FedAvg(
+            fraction_evaluate=0.0, min_train_nodes=work.clients, min_available_nodes=work.clients
+        )
         initial = ArrayRecord(load_model(folder).state_dict())
         strategy.start(grid, initial, num_rounds=work.rounds, evaluate_fn=end_round)
 
@@ -38,11 +39,12 @@ def main(folder: str) -> None:
     def respond(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)
         model = load_model(folder)
-        model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        arrays: Any = message.content["arrays"]
+        model.load_state_dict(arrays.to_torch_state_dict())
         x, y = load_client(folder, int(context.node_config["partition-id"]))
         train(model, x, y, work)
         metrics = MetricRecord({"num-examples": len(y)})
-        content = {"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}
+        content: Any = {"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}
         return Message(RecordDict(content), reply_to=message)
 
     resources: Any = {

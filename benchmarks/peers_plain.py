@@ -17,7 +17,8 @@ def main(folder: str) -> None:
         trained = []
         for client in range(work.clients):
             own = copy.deepcopy(model)
-            train(own, *load_client(folder, client), work)
+            x, y = load_client(folder, client)
+            train(own, x, y, work)
             trained.append(own)
         with torch.no_grad():
             for target, *sources in zip(

@@ -81,5 +81,6 @@ def train(model: Any, x: Any, y: Any, work: Work) -> None:
     for rows in range(0, len(y), work.batch):
         optimizer.zero_grad()
         outputs = model(x[rows : rows + work.batch])
-        torch.nn.functional.cross_entropy(outputs, y[rows : rows + work.batch]).backward()
+        loss: Any = torch.nn.functional.cross_entropy(outputs, y[rows : rows + work.batch])
+        loss.backward()
         optimizer.step()

@@ -86,7 +86,7 @@ def main() -> int:
         assert all(np.array_equal(sums[0], other) for other in sums), "the bits differ"
     finally:
         trainer.close()
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
     one, two = (1 / statistics.median(times) for times in seconds.values())
     print(f"one node {one:.2f} rounds/s, two nodes {two:.2f} rounds/s: {two / one:.2f}x ", end="")
     print(f"(target {TARGET}x), same bits")

@@ -318,3 +318,13 @@ def test_positions_beyond_32_bits(tmp_path):
     found = make_native(net, data).outputs(params, "train", np.array([num - 1]))
     expected = params[: 3 * features].reshape(3, features).sum(axis=1) + params[3 * features :]
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_library_of_other_sources_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "INTERFACE", -1)
+    library._load.cache_clear()
+    try:
+        with pytest.raises(ConfigError, match="built from other sources: expected interface -1"):
+            library.find_kernel()
+    finally:
+        library._load.cache_clear()

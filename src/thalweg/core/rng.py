@@ -80,7 +80,9 @@ def uniforms_for(
     client = np.repeat(ids, num_blocks)
     counter = [block, client, np.full_like(block, rnd), np.zeros_like(block)]
     words = np.stack(_philox(counter, [seed, int(draw)]), axis=1)
-    return (words.reshape(len(ids), 4 * num_blocks)[:, :count] >> np.uint64(11)) * 2.0**-53
+    bits = words.reshape(len(ids), 4 * num_blocks)[:, :count] >> np.uint64(11)
+    found: npt.NDArray[np.float64] = bits.astype(np.float64) * 2.0**-53
+    return found
 
 
 def _philox(counter: list[_Words], key: list[int]) -> list[_Words]:

@@ -124,7 +124,7 @@ class DenseTrainer:
                     stack.store(stack.velocity, speeds)
                 if not is_all:
                     params[who] = rows
-                    if velocity is not None:
+                    if velocity is not None and speeds is not None:
                         velocity[who] = speeds
         return losses
 

@@ -227,7 +227,8 @@ class StackedTrainer:
         return predicted[0], losses[0]
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        return self.scores_many(params[None], part, rows)[0]
+        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
+        return scores
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None
@@ -253,7 +254,8 @@ class StackedTrainer:
 
     def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
         """Return the logits (n, C) of a model on rows of a part."""
-        return self._outputs_many(params[None], rows, part)[0]
+        outputs: Floats32 = self._outputs_many(params[None], rows, part)[0]
+        return outputs
 
     def _outputs_many(self, models: Floats32, rows: Ints, part: Part) -> Floats32:
         """Return the logits (M, n, C) of models on rows of a part."""

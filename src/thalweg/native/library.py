@@ -17,6 +17,7 @@ from thalweg.core.vectors import use_sum
 
 FOLDER = Path(__file__).parent / "libraries"
 LANES = 16  # samples per block, as in c/kernel.h
+INTERFACE = 2  # increased with every change of a function or record, as in c/kernel.h
 # From the fastest to the one that every processor of the family has.
 INSTRUCTION_SETS = {
     "x86_64": ("avx512", "avx2", "sse2"),
@@ -163,6 +164,12 @@ def _open(name: str) -> Any:
 @cache
 def _load(name: str) -> Kernel:
     library = _open(name)
+    found = library.thalweg_interface() if hasattr(library, "thalweg_interface") else 0
+    require(
+        found == INTERFACE,
+        f"the native kernel {name} was built from other sources: expected interface {INTERFACE}, "
+        f"got {found}. Reinstall thalweg, or run: python setup.py build_ext --inplace",
+    )
     number, real, address = c_int32, c_float, c_void_p
     net = [POINTER(LayerRecord), number]
     samples, batches = POINTER(SamplesRecord), POINTER(BatchesRecord)
@@ -185,14 +192,9 @@ def _load(name: str) -> Kernel:
         "backward": (None, [*net, number, *[address] * 5]),
         "combine": (None, [address, address, *[c_int64] * 4, address]),
     }
-    functions = {}
+    functions: dict[str, Any] = {}
     for short, (result, arguments) in signatures.items():
-        function = getattr(library, f"thalweg_{short}", None)
-        require(
-            function is not None,
-            f"the native kernel {name} was built from other sources: it has no function "
-            f"thalweg_{short}. Reinstall thalweg, or run: python setup.py build_ext --inplace",
-        )
+        function = getattr(library, f"thalweg_{short}")
         function.restype, function.argtypes = result, arguments
         functions[short] = function
     return Kernel(f"native-{name}", **functions)

@@ -200,7 +200,8 @@ class NativeTrainer:
         return predicted[0], losses[0]
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        return self.scores_many(params[None], part, rows)[0]
+        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
+        return scores
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None
@@ -228,7 +229,8 @@ class NativeTrainer:
 
     def outputs(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         """Return outputs (n, C) of a model; None: on all samples."""
-        return self.outputs_many(params[None], part, rows)[0]
+        outputs: Floats32 = self.outputs_many(params[None], part, rows)[0]
+        return outputs
 
     def outputs_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         """Return outputs (M, n, C) of models on the same rows; None: on all samples.

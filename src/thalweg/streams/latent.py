@@ -228,7 +228,8 @@ class LatentWorld:
         return draw_present(self.availability, self.seed, rnd)
 
     def true_state_probs(self, client: int) -> Floats:
-        return self.probs.rows(client, client + 1)[0]
+        row: Floats = self.probs.rows(client, client + 1)[0]
+        return row
 
     def begin(self, client: int) -> tuple[LatentCursor, Arrival]:
         """A full memory of samples of the client's first state, which does not count as a tick."""

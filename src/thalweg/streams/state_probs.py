@@ -8,7 +8,7 @@ once and derives the same numbers, bit for bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
@@ -69,7 +69,7 @@ class FullProbs:
 
     num_clients: int
     num_states: int
-    start: dict[str, Any]  # state of the generator before the first draw
+    start: Mapping[str, Any]  # state of the generator before the first draw
     words: Ints  # (blocks,) number of random words before each block of clients
 
     @classmethod
@@ -97,17 +97,18 @@ class FullProbs:
         return found[first - begin :]
 
 
-def _word_index(state: dict[str, Any]) -> int:
+def _word_index(state: Mapping[str, Any]) -> int:
     """Return the number of random words that a Philox generator has produced."""
-    return 4 * int(state["state"]["counter"][0]) + state["buffer_pos"] - 4
+    return 4 * int(state["state"]["counter"][0]) + int(state["buffer_pos"]) - 4
 
 
-def _generator_at(start: dict[str, Any], word: int) -> np.random.Generator:
+def _generator_at(start: Mapping[str, Any], word: int) -> np.random.Generator:
     """Return the generator at a word; the high words of its counter are those of `start`."""
     bits = np.random.Philox()
     counter = start["state"]["counter"].copy()
     counter[0] = word // 4
-    bits.state = {**start, "state": {**start["state"], "counter": counter}, "buffer_pos": 4}
+    state: Any = {**start, "state": {**start["state"], "counter": counter}, "buffer_pos": 4}
+    bits.state = state
     bits.random_raw(word % 4, output=False)
     return np.random.Generator(bits)
 
@@ -204,7 +205,8 @@ def _read_clients(
     starts = _find_starts(np.diff(ends), _repeat(after, size))
     bounded = _read_bounded(words, starts, ends, before, bounds)
     number = len(bounded)
-    exponentials, at = np.empty((number, size)), starts[:number]
+    exponentials = np.empty((number, size))
+    at: npt.NDArray[np.integer[Any]] = starts[:number]
     for column in range(size):
         exponentials[:, column] = values[at]
         at = after[at]
@@ -224,7 +226,8 @@ def _find_starts(gaps: Ints, behind: npt.NDArray[np.int32]) -> Ints:
     jump = turns[1][turns[0]]
     for _ in range(3):
         jump = jump[jump]
-    heads, at, positions = [], 0, memoryview(jump)  # type: ignore[arg-type]
+    heads: list[int] = []
+    at, positions = 0, memoryview(jump)  # type: ignore[arg-type]
     while at < room and 16 * len(heads) < len(gaps):
         heads.append(at)
         at = positions[at]
@@ -247,7 +250,7 @@ def _shift(behind: npt.NDArray[np.int32], gap: int) -> npt.NDArray[np.int32]:
 
 
 def _read_bounded(
-    words: Words, starts: Ints, ends: Ints, before: dict[str, Any], bounds: Ints
+    words: Words, starts: Ints, ends: Ints, before: Mapping[str, Any], bounds: Ints
 ) -> Ints:
     """Return the bounded numbers (n, bounds) of the clients before the first rejected one.
 
@@ -263,12 +266,12 @@ def _read_bounded(
 
 
 def _halves(
-    words: Words, starts: Ints, ends: Ints, before: dict[str, Any]
+    words: Words, starts: Ints, ends: Ints, before: Mapping[str, Any]
 ) -> npt.NDArray[np.uint32]:
     """Return the halves of all words of choices, low halves first, after a half left over."""
     gaps = np.diff(ends)[: len(starts)]
     places = np.arange(gaps.sum()) + np.repeat(starts - ends[1 : len(starts) + 1], gaps)
-    halves = words[places].astype("<u8").view("<u4").astype(np.uint32)
+    halves: npt.NDArray[np.uint32] = words[places].astype("<u8").view("<u4").astype(np.uint32)
     if before["has_uint32"]:
         halves = np.append(np.uint32(before["uinteger"]), halves)
     return halves
@@ -276,7 +279,7 @@ def _halves(
 
 def _move_behind(
     rng: np.random.Generator,
-    before: dict[str, Any],
+    before: Mapping[str, Any],
     used: int,
     words: Words,
     starts: Ints,
@@ -290,7 +293,7 @@ def _move_behind(
     bits.random_raw(used, output=False)
     halves = _halves(words, starts[:number], ends[: number + 1], before)
     left = halves[number * num_bounds :]
-    state = bits.state
+    state: dict[str, Any] = dict(bits.state)
     state["has_uint32"] = len(left)
     if len(left):
         state["uinteger"] = int(left[0])

@@ -111,7 +111,8 @@ class RayTrainer:
         return predicted[0], losses[0]
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        return self.scores_many(params[None], part, rows)[0]
+        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
+        return scores
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None

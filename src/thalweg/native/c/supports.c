@@ -1,6 +1,9 @@
-/* Which instruction sets this processor has. Called in the library for any processor. */
+/* The version of the entry points, and which instruction sets this processor has. The latter is
+   called in the library for any processor. */
 
 #include "kernel.h"
+
+int32_t thalweg_interface(void) { return INTERFACE; }
 
 int32_t thalweg_supports(const char *name) {
 #if defined(__x86_64__)
