@@ -154,10 +154,11 @@ static int run_case(void) {
     int n = draw(1, 40), batch = draw(1, 20);
     int32_t *chosen = allocate(4 * n);
     for (int i = 0; i < n; i++) chosen[i] = draw(0, num_rows - 1);
-    float *predicted = allocate(4 * n * C);
+    float *predicted = allocate(4 * M * n * C);
     char *small = make_space(net.layers, net.count, batch, 0);
-    thalweg_predict(net.layers, net.count, &data, n, chosen, batch, bank, predicted, small);
-    ok &= all_finite(predicted, n * C);
+    thalweg_predict(net.layers, net.count, &data, n, chosen, batch, bank, M, P, predicted,
+                    (int64_t)n * C, small);
+    ok &= all_finite(predicted, M * n * C);
 
     float *sum = allocate(4 * P);
     thalweg_combine(lrs, deltas, K, P, 0, P, sum);
