@@ -253,11 +253,11 @@ def test_numbers_that_are_not_finite_spread_as_in_torch(spec, value):
             np.testing.assert_array_equal(np.isnan(our_losses), np.isnan(right_losses))
 
 
-@pytest.mark.parametrize("spec", [Linear(), Mlp(hidden=(5,)), LeNet5()], ids=repr)
+@pytest.mark.parametrize("spec", [Mlp(hidden=(5,)), LeNet5()], ids=repr)
 def test_training_diverges_as_in_torch(spec):
     data = make_images((1, 8, 8))
     net = spec.build(data.input_shape, 3)
-    local = replace(PLAIN_SGD, lr=3e38)
+    local = replace(PLAIN_SGD, lr=1e30)
     task, bank = make_task([[6] * 5]), make_bank(net)
     deltas, losses = make_native(net, data, local).train(bank, [task])
     expected, expected_losses = train_reference(net, data, local, bank, task)
