@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import itertools
 import re
 import shlex
@@ -44,7 +45,7 @@ STARTS = (
     "thalweg.cli.certs.make_certs",
     "thalweg.cli.flower_app.write_project",
     "thalweg.cli.init.write_example",
-    "thalweg.cli.export.load_run",  # before predict, from which it imports the function
+    "thalweg.cli.export.load_run",
     "thalweg.cli.predict.load_run",
 )
 PLACEHOLDERS = {
@@ -142,6 +143,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def place(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Change to the reader's folder; stop all runs and cache all plans."""
     monkeypatch.chdir(folder)
+    for function in STARTS:  # all before the first is replaced: modules import them by name
+        importlib.import_module(function.rpartition(".")[0])
     for function in STARTS:
         monkeypatch.setattr(function, stop)
     for library in TRACKERS:
