@@ -105,7 +105,8 @@ def check_equals_simulation(run: Path) -> None:
         np.testing.assert_allclose(got[name], value, atol=1e-5)
 
 
-@pytest.mark.parametrize("clients", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [1, 2])
 def test_clients_with_keys_train_with_a_server_over_tls(clients: int, tmp_path: Path) -> None:
     make_certs(tmp_path / "keys", ["127.0.0.1"], clients)
     run, port, log = tmp_path / "run", free_port(), tmp_path / "serve.log"

@@ -87,6 +87,7 @@ def compute_with(instruction_set, folder):
 
 
 @needs_kernel
+@pytest.mark.slow
 def test_each_instruction_set_of_this_processor_agrees(tmp_path):
     usable = [name for name in BUILT if library._is_supported(name, BUILT)]
     results = {name: compute_with(name, tmp_path) for name in usable}

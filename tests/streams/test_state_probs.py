@@ -55,6 +55,7 @@ def test_draws_do_not_depend_on_the_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     check_equal_draws(60, 9, [(np.arange(60), 100)], seed=2)
 
 
+@pytest.mark.slow
 def test_rejected_numbers_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 9,000 options a number is rejected once in a million times; seed 6 has such numbers."""
     rejected = []

@@ -83,6 +83,7 @@ def test_killed_collector_neither_loses_nor_duplicates_samples(
         store.close()
 
 
+@pytest.mark.slow
 def test_killed_client_neither_loses_nor_duplicates_samples(tmp_path: Path) -> None:
     when = random.Random(3)
     rounds = 0

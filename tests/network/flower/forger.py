@@ -143,6 +143,10 @@ class ForgerServer:
         self._thread = threading.Thread(target=self._serve, args=(path,), daemon=True)
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def check(self) -> None:
         """Fail if the thread has failed: the server would wait for this client."""
         if self._error is not None:

@@ -78,7 +78,7 @@ def test_failure_of_the_forger_is_reported(tmp_path: Path) -> None:
         await_true(path.exists, 30)
         with pytest.raises(Unreachable):
             send_request(path, "invitation", b"damaged", 30)
-        await_true(lambda: not path.exists(), 30)
+        await_true(lambda: not server.is_running, 30)
         with pytest.raises(AssertionError, match="the forger has failed"):
             server.check()
     finally:
