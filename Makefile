@@ -18,7 +18,7 @@ $(READY): pyproject.toml setup.py requirements/constraints.txt $(wildcard src/th
 
 setup: $(READY)  ## make the virtual environment (.venv), pinned versions; again only if something changed
 
-demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure, a page; about a minute
+demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure, a page; about ten seconds
 	$(BIN)/thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3 --out $(RUNS)
 
 test: style  ## lint, types and tests; mypy runs beside the tests and reports after them
