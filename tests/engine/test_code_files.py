@@ -80,6 +80,7 @@ def test_group_may_write_because_many_users_have_a_group_of_their_own(run: Run) 
     run.code.chmod(0o664)
     run.folder.chmod(0o775)
     read_any_plan(run.plan)
+    assert run.is_imported
 
 
 @pytest.mark.parametrize("read", [read_plan, read_any_plan])

@@ -20,6 +20,7 @@ from torch import Tensor
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part, Targets
+from thalweg.data.predictions import ModelPredictions
 from thalweg.engine.dense import make_dense_trainer
 from thalweg.engine.gather import Gather, SampleTransform
 from thalweg.engine.models import (
@@ -73,7 +74,7 @@ class Stack:
     leaves: ModuleLeaves | None  # the tensors in `params` of one module that is not stacked
 
 
-class StackedTrainer:
+class StackedTrainer(ModelPredictions):
     """Trains in this process, on one thread: call `begin`, any number of `steps`, and `finish`."""
 
     def __init__(
@@ -219,16 +220,6 @@ class StackedTrainer:
         torch.sub(stack.params, stack.start, out=torch.from_numpy(deltas))
         with np.errstate(invalid="ignore"):  # without a step: 0 / 0 is nan
             return stack.loss_sum.numpy() / stack.num_steps
-
-    def predict(
-        self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Targets, Floats32]:
-        predicted, losses = self.predict_many(params[None], part, rows)
-        return predicted[0], losses[0]
-
-    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
-        return scores
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None

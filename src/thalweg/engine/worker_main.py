@@ -10,19 +10,18 @@ import traceback
 import warnings
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import format_warning
 from thalweg.core.types import Floats, Floats32, Ints
-from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Dataset, Part, Targets
+from thalweg.data.base import Part, Targets
 from thalweg.data.mapped import FilePart
 from thalweg.engine.processes import Layout, SharedMemory
+from thalweg.engine.shared_data import DataFacts
 from thalweg.engine.stack_tasks import StackTask
 from thalweg.local import Geometry, LocalTraining, Objective
-from thalweg.losses import CrossEntropy, Loss
-from thalweg.native.trainer import make_native_trainer
+from thalweg.losses import Loss
 from thalweg.nets import Net
 
 if TYPE_CHECKING:
@@ -55,16 +54,12 @@ class WorkerSetup(NamedTuple):
     net: Net
     objective: Objective
     local: LocalTraining
-    arrays: dict[str, SharedArray | FilePart]  # x, y, x_test, y_test, index, index_test
-    num_classes: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    num_codes: int
     geometry: Geometry
     augment: Augmentation | None
-    views: tuple[View, ...] = ()
-    loss: Loss = CrossEntropy()
-    use_native: bool = False
+    loss: Loss
+    facts: DataFacts
+    arrays: dict[str, SharedArray | FilePart]
+    use_native: bool
 
 
 class Train(NamedTuple):
@@ -142,28 +137,24 @@ def run_worker(connection: Connection) -> None:
 
 
 def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> StackedTrainer:
-    from thalweg.engine.gather import Gather
-    from thalweg.engine.stacked import StackedTrainer
+    from thalweg.engine.workers import make_stacked_trainer  # it imports this module
 
-    arrays: dict[str, Any] = {
+    arrays = {
         name: array.open()
         if isinstance(array, FilePart)
         else memories[array.number].array(array.layout)
         for name, array in setup.arrays.items()
     }
-    data = Dataset(
-        name="shared",
-        num_classes=setup.num_classes,
-        mean=setup.mean,
-        std=setup.std,
-        num_codes=setup.num_codes,
-        views=setup.views,
-        **arrays,
+    return make_stacked_trainer(
+        setup.net,
+        setup.objective,
+        setup.local,
+        setup.facts.add_arrays(arrays),
+        setup.geometry,
+        setup.augment,
+        setup.loss,
+        setup.use_native,
     )
-    fixed = (setup.geometry, setup.augment, setup.loss)
-    parts = (setup.net, setup.objective, setup.local)
-    native = make_native_trainer(*parts, data, *fixed) if setup.use_native else None
-    return StackedTrainer(*parts, Gather(data), *fixed, native)
 
 
 def _execute(

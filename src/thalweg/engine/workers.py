@@ -31,9 +31,11 @@ from thalweg.core.errors import ThalwegError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
-from thalweg.data.mapped import FilePart, find_file_part
+from thalweg.data.mapped import FilePart
+from thalweg.data.predictions import ModelPredictions
 from thalweg.engine.processes import Layout, SharedMemory, count_cores, worker_environment
-from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask, Trainer
+from thalweg.engine.shared_data import DataFacts, RowShares, list_arrays
+from thalweg.engine.stack_tasks import StackTask, Trainer
 from thalweg.engine.worker_main import (
     Failure,
     ForgetMemory,
@@ -84,7 +86,7 @@ def can_send_to_worker(*parts: object) -> bool:
     return all(_can_import(module) for module in collector.modules)
 
 
-class WorkerPool:
+class WorkerPool(ModelPredictions):
     """A trainer that distributes tasks to processes; results do not depend on their number.
 
     The deltas it returns are in memory shared with the workers, which is used again when the array
@@ -104,9 +106,7 @@ class WorkerPool:
         use_native: bool = False,
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
-        self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
-        self._num_outputs = data.num_outputs
-        self._no_targets = data.labels("train", np.empty(0, dtype=np.int64))  # for the shape
+        self._shares = RowShares.from_data(data)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._memories: dict[int, SharedMemory] = {}
@@ -141,43 +141,22 @@ class WorkerPool:
         )
         return deltas, np.concatenate([np.empty(0), *losses])
 
-    def predict(
-        self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Targets, Floats32]:
-        predicted, losses = self.predict_many(params[None], part, rows)
-        return predicted[0], losses[0]
-
-    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
-        return scores
-
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
         self._require_open()
-        rows = np.arange(self._num_samples[part]) if rows is None else rows
-        bank = self._publish(models)
-        responses = self._run_requests(
-            [Predict(bank, part, mine) for mine in self._split_rows(rows)]
-        )
-        no_targets = np.repeat(self._no_targets[None], len(models), axis=0)
-        no_losses = np.empty((len(models), 0), dtype=np.float32)
-        labels = [no_targets, *(labels for labels, _ in responses)]
-        losses = [no_losses, *(losses for _, losses in responses)]
-        return np.concatenate(labels, axis=1), np.concatenate(losses, axis=1)
+        bank, shares = self._publish(models), self._split_rows(part, rows)
+        found = self._run_requests([Predict(bank, part, mine) for mine in shares])
+        return self._shares.join_predictions(len(models), found)
 
     def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         self._require_open()
-        rows = np.arange(self._num_samples[part]) if rows is None else rows
-        bank = self._publish(models)
-        responses = self._run_requests([Score(bank, part, mine) for mine in self._split_rows(rows)])
-        no_scores = np.empty((len(models), 0, self._num_outputs), dtype=np.float32)
-        return np.concatenate([no_scores, *responses], axis=1)
+        bank, shares = self._publish(models), self._split_rows(part, rows)
+        found = self._run_requests([Score(bank, part, mine) for mine in shares])
+        return self._shares.join_scores(len(models), found)
 
-    def _split_rows(self, rows: Ints) -> list[Ints]:
-        """Split rows into whole batches, so that results do not depend on the number of workers."""
-        share = -(-len(rows) // (PREDICT_BATCH * 2 * len(self._processes))) * PREDICT_BATCH
-        return [rows[first : first + share] for first in range(0, len(rows), max(share, 1))]
+    def _split_rows(self, part: Part, rows: Ints | None) -> list[Ints]:
+        return self._shares.split(part, rows, len(self._processes))
 
     def close(self) -> None:
         self._shut_down()
@@ -214,31 +193,17 @@ class WorkerPool:
         use_native: bool,
     ) -> None:
         arrays: dict[str, SharedArray | FilePart] = {}
-        for name in ("x", "y", "x_test", "y_test", "index", "index_test"):
-            values = getattr(data, name)
-            if values is None:
-                continue
-            if (part := find_file_part(values)) is not None:
-                arrays[name] = part  # each worker maps the file
+        for name, values in list_arrays(data).items():
+            if isinstance(values, FilePart):
+                arrays[name] = values  # each worker maps the file
                 continue
             memory, layout = SharedMemory.from_array(values)
             number = self._share_memory(memory)
             arrays[name] = SharedArray(number, layout)
             del self._memories[number]  # used by the workers only
+        facts = DataFacts.from_data(data)
         setup = WorkerSetup(
-            net,
-            objective,
-            local,
-            arrays,
-            data.num_classes,
-            data.mean,
-            data.std,
-            data.num_codes,
-            geometry,
-            augment,
-            data.views,
-            loss,
-            use_native,
+            net, objective, local, geometry, augment, loss, facts, arrays, use_native
         )
         for worker in range(len(self._processes)):
             self._send(worker, setup)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
+from thalweg.data.predictions import ModelPredictions
 from thalweg.local import Geometry, LocalTraining, Objective, Sgd, TaskLoss
 from thalweg.losses import CrossEntropy, Loss, MeanSquaredError
 from thalweg.native.library import BatchesRecord, Kernel, SamplesRecord, find_kernel
@@ -118,7 +119,7 @@ def find_training_obstacle(
     return None if augment is None else "augmentation has no native code"
 
 
-class NativeTrainer:
+class NativeTrainer(ModelPredictions):
     """A trainer (`engine.stacked.Trainer`) that computes in C."""
 
     def __init__(
@@ -192,16 +193,6 @@ class NativeTrainer:
                 space.ctypes.data,
             )
         return losses
-
-    def predict(
-        self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Targets, Floats32]:
-        predicted, losses = self.predict_many(params[None], part, rows)
-        return predicted[0], losses[0]
-
-    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
-        return scores
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None

@@ -12,10 +12,10 @@ import thalweg
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.vectors import combine
-from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Dataset, Part, Targets
+from thalweg.data.base import Part, Targets
 from thalweg.data.mapped import FilePart
+from thalweg.engine.shared_data import DataFacts
 from thalweg.engine.stack_tasks import StackTask, Trainer
 from thalweg.engine.workers import make_trainer
 from thalweg.local import Geometry, LocalTraining, Objective
@@ -50,11 +50,7 @@ class ActorSetup(NamedTuple):
     geometry: Geometry
     augment: Augmentation | None
     loss: Loss
-    num_classes: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    num_codes: int
-    views: tuple[View, ...]
+    facts: DataFacts
     names: tuple[str, ...]  # of the arrays that follow in the call
     files: dict[str, FilePart]  # arrays that each node maps
     software: Software  # of the driver
@@ -83,15 +79,7 @@ class TrainingActor:
             return f"it has no file {missing[0]}; expected the data in a shared folder"
         files = {name: part.open() for name, part in setup.files.items()}
         given: dict[str, Any] = dict(zip(setup.names, arrays, strict=True)) | files
-        data = Dataset(
-            name="shared",
-            num_classes=setup.num_classes,
-            mean=setup.mean,
-            std=setup.std,
-            num_codes=setup.num_codes,
-            views=setup.views,
-            **given,
-        )
+        data = setup.facts.add_arrays(given)
         parts = (setup.net, setup.objective, setup.local)
         fixed = (setup.geometry, setup.augment, setup.loss)
         wanted = setup.software

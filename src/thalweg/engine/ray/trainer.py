@@ -17,7 +17,8 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.vectors import BLOCK
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
-from thalweg.data.mapped import FilePart, find_file_part
+from thalweg.data.mapped import FilePart
+from thalweg.data.predictions import ModelPredictions
 from thalweg.engine.ray.actor import ActorSetup, TrainingActor, find_software
 from thalweg.engine.ray.cluster import RayCluster, RayConnection
 from thalweg.engine.ray.deltas import RemoteDeltas
@@ -30,7 +31,8 @@ from thalweg.engine.ray.schedule import (
     repeat_lost,
     warn,
 )
-from thalweg.engine.stack_tasks import PREDICT_BATCH, StackTask
+from thalweg.engine.shared_data import DataFacts, RowShares, list_arrays
+from thalweg.engine.stack_tasks import StackTask
 from thalweg.engine.workers import can_send_to_worker
 from thalweg.local import Geometry, LocalTraining, Objective
 from thalweg.losses import Loss
@@ -42,7 +44,7 @@ SHARD_BYTES = 1 << 27  # of the columns that one actor sums
 START_SECONDS = 300.0  # until actors must have started
 
 
-class RayTrainer:
+class RayTrainer(ModelPredictions):
     """Distributes tasks to actors; results do not depend on their number."""
 
     def __init__(
@@ -65,9 +67,7 @@ class RayTrainer:
                 "but a class of them is defined in a script or a notebook. Put it into a package "
                 "that is installed on all nodes, or use the engine fast."
             )
-        self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
-        self._num_outputs, self._num_params = data.num_outputs, net.num_params
-        self._no_targets = data.labels("train", np.empty(0, dtype=np.int64))  # for the shape
+        self._shares, self._num_params = RowShares.from_data(data), net.num_params
         self.actors: dict[int, Any] = {}
         self._num_started = 0
         self._connection = RayConnection(cluster)
@@ -104,30 +104,15 @@ class RayTrainer:
             return cast(Floats32, deltas), losses
         return np.asarray(deltas), losses
 
-    def predict(
-        self, params: Floats32, part: Part, rows: Ints | None = None
-    ) -> tuple[Targets, Floats32]:
-        predicted, losses = self.predict_many(params[None], part, rows)
-        return predicted[0], losses[0]
-
-    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        scores: Floats32 = self.scores_many(params[None], part, rows)[0]
-        return scores
-
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Targets, Floats32]:
         found = self._map_rows("predict_many", models, part, rows)
-        no_targets = np.repeat(self._no_targets[None], len(models), axis=0)
-        no_losses = np.empty((len(models), 0), dtype=np.float32)
-        labels = [no_targets, *(labels for labels, _ in found)]
-        losses = [no_losses, *(losses for _, losses in found)]
-        return np.concatenate(labels, axis=1), np.concatenate(losses, axis=1)
+        return self._shares.join_predictions(len(models), found)
 
     def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         found = self._map_rows("scores_many", models, part, rows)
-        no_scores = np.empty((len(models), 0, self._num_outputs), dtype=np.float32)
-        return np.concatenate([no_scores, *found], axis=1)
+        return self._shares.join_scores(len(models), found)
 
     def close(self) -> None:
         for actor in self.actors.values():
@@ -152,11 +137,9 @@ class RayTrainer:
 
     def _map_rows(self, method: str, models: Floats32, part: Part, rows: Ints | None) -> list[Any]:
         """Call a method for whole batches of rows; they do not depend on the number of actors."""
-        rows = np.arange(self._num_samples[part]) if rows is None else rows
         bank = self.ray.put(np.ascontiguousarray(models))
-        share = -(-len(rows) // (PREDICT_BATCH * 2 * max(len(self.actors), 1))) * PREDICT_BATCH
-        starts = range(0, len(rows), max(share, 1))
-        calls = [ActorCall(method, (bank, part, rows[i : i + share])) for i in starts]
+        shares = self._shares.split(part, rows, len(self.actors))
+        calls = [ActorCall(method, (bank, part, mine)) for mine in shares]
         found = repeat_lost(lambda: self.call(calls))
         return [result[-1] for result in found]
 
@@ -241,16 +224,8 @@ def _make_setup(
     loss: Loss,
 ) -> ActorSetup:
     native = make_native_trainer(net, objective, local, data, geometry, augment, loss)
-    names, files = [], dict[str, FilePart]()
-    for name in ("x", "y", "x_test", "y_test", "index", "index_test"):
-        values = getattr(data, name)
-        if values is None:
-            continue
-        part = find_file_part(values)
-        if part is None:
-            names.append(name)
-        else:
-            files[name] = part
+    arrays = list_arrays(data)
+    files = {name: part for name, part in arrays.items() if isinstance(part, FilePart)}
     return ActorSetup(
         net=net,
         objective=objective,
@@ -258,12 +233,8 @@ def _make_setup(
         geometry=geometry,
         augment=augment,
         loss=loss,
-        num_classes=data.num_classes,
-        mean=data.mean,
-        std=data.std,
-        num_codes=data.num_codes,
-        views=data.views,
-        names=tuple(names),
+        facts=DataFacts.from_data(data),
+        names=tuple(name for name in arrays if name not in files),
         files=files,
         software=find_software(native),
     )
