@@ -187,7 +187,9 @@ def test_muon_needs_a_net_of_matrices() -> None:
         run_small(small_plan("rounds=1", local=local))
     matrix = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10, bias=False))
     plan = make_plan("fedavg", "digits-partial", overrides=TINY, local=local, model=matrix)
-    check_engines_agree(run_small(plan), run_small(replace(plan, engine="reference")))
+    fast, slow = run_small(plan), run_small(replace(plan, engine="reference"))
+    # torch.optim.Muon orthogonalises updates in bfloat16, which has 8 bits.
+    np.testing.assert_allclose(fast.model, slow.model, atol=2**-8)
 
 
 def test_settings_that_a_class_rejects_are_found_before_the_run(tmp_path: Path) -> None:
