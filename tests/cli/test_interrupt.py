@@ -23,7 +23,7 @@ def test_ctrl_c_prints_the_command_to_resume_the_run(tmp_path):
         text=True,
     )
     try:
-        while not (tmp_path / "r/checkpoint/manifest-00000001.json").exists():
+        while not (tmp_path / "r/metrics.jsonl").exists():  # it appears with the first round
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
