@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS ?= runs/demo
+STOP_AFTER_300_S := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true  # a test
 unexport PYTHONDONTWRITEBYTECODE  # compiled tests and modules are shared by all test processes
 
 .DEFAULT_GOAL := help
@@ -24,7 +25,7 @@ demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure
 test: style  ## lint, types and tests; mypy runs beside the tests and reports after them
 	@mkdir -p build
 	@$(BIN)/mypy > build/mypy.txt 2>&1 & mypy=$$!; trap "kill $$mypy" INT; \
-	$(BIN)/python -m pytest -m 'not slow' -n auto; tests=$$?; \
+	$(BIN)/python -m pytest -m 'not slow' -n auto $(STOP_AFTER_300_S); tests=$$?; \
 	wait $$mypy; types=$$?; cat build/mypy.txt; exit $$((tests + types))
 
 test-slow: $(READY)  ## slow tests, a search for failing examples, and mutation testing
