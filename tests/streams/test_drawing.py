@@ -68,3 +68,8 @@ def test_drawn_availability_is_clipped_to_0_01_and_1() -> None:
 
 def test_zero_spread_gives_equal_availability() -> None:
     assert draw_availability(3, 0.4, 0.0, np.random.default_rng(0)).tolist() == [0.4, 0.4, 0.4]
+
+
+def test_a_mean_availability_below_the_usual_lower_limit_is_kept() -> None:
+    assert draw_availability(2, 1e-4, 0.0, np.random.default_rng(0)).tolist() == [1e-4, 1e-4]
+    assert draw_availability(1000, 1e-4, 1.0, np.random.default_rng(0)).min() == 1e-4

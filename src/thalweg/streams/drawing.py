@@ -33,8 +33,8 @@ def draw_present(availability: Floats, seed: int, rnd: int) -> Ints:
 def draw_availability(
     num_clients: int, mean: float, spread: float, rng: np.random.Generator
 ) -> Floats:
-    """(N,) probabilities from N(mean, spread²), clipped to [0.01, 1]."""
-    return np.clip(rng.normal(mean, spread, num_clients), 0.01, 1.0)
+    """(N,) probabilities from N(mean, spread²), clipped to [min(0.01, mean), 1]."""
+    return np.clip(rng.normal(mean, spread, num_clients), min(0.01, mean), 1.0)
 
 
 def moving_rounds(rounds: int, here: float, collects_when_absent: bool) -> float:
