@@ -414,6 +414,13 @@ def reproduce(
     show: Annotated[
         bool, typer.Option("--show", help="Run nothing; write and show the results so far.")
     ] = False,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save",
+            help="Store the finished cells in the clone, for the status report and the docs.",
+        ),
+    ] = False,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -456,6 +463,7 @@ def reproduce(
         data=data,
         show=show,
         shard=shard,
+        save=save,
         out=out,
         as_json=as_json,
         engine=engine,

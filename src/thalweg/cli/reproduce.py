@@ -16,10 +16,11 @@ from rich.text import Text
 from thalweg.cli.arguments import parse_seeds
 from thalweg.cli.cell_progress import estimate_seconds, show_cell_progress
 from thalweg.cli.progress import format_duration, print_json
-from thalweg.core.errors import UnknownName
+from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import make_final_row
 from thalweg.engine.cells import is_done
 from thalweg.engine.ray.cluster import choose_cluster, connect_cluster, get_num_workers
+from thalweg.report.measured import check_can_save, save_study
 from thalweg.report.study import (
     StudyPlan,
     StudyResult,
@@ -50,10 +51,12 @@ def reproduce_command(
     workers: int | None,
     data_dir: Path | None,
     shard: str | None,
+    save: bool,
 ) -> None:
     """Run a study and write its tables and its page; without a study, list all."""
     console = Console()
     if study is None:
+        require(not save, "--save stores the cells of a study; name one: thalweg reproduce STUDY.")
         _list(console, as_json)
         return
     if scale not in ("quick", "paper"):
@@ -72,8 +75,12 @@ def reproduce_command(
         command=command,
         shard=shard,
     )
+    if save:
+        check_can_save(plan)
     if show:
-        _finish(plan, console, as_json, None)
+        result = _finish(plan, console, as_json, None)
+        if save and not _save(plan, result):
+            raise SystemExit(1)
         return
     if cluster is not None and plan.missing:
         cluster = connect_cluster(cluster)
@@ -105,8 +112,18 @@ def reproduce_command(
         )
         raise SystemExit(1 if plan.missing else 0)
     result = _finish(plan, console, as_json, timing)
-    if any(not cell.is_done for cell in result.cells):
+    is_saved = _save(plan, result) if save else True
+    if not is_saved or any(not cell.is_done for cell in result.cells):
         raise SystemExit(1)
+
+
+def _save(plan: StudyPlan, result: StudyResult) -> bool:
+    """Store the finished entries; return whether these are all."""
+    saved = save_study(plan, result)
+    typer.echo(f"stored {_count(saved.cells, 'cell')} in {saved.file}", err=True)
+    for line in saved.refused:
+        typer.echo(f"not stored: {line}", err=True)
+    return not saved.refused
 
 
 def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | None) -> StudyResult:

@@ -10,3 +10,7 @@ class Published(NamedTuple):
 
     mean: float
     spread: float | None = None  # over its trials; None: the paper gives none
+    cell: str | None = ""
+    """Name of the cell, if several entries of a study show the same one; empty: row and column.
+    None: not printed, but computed from printed numbers.
+    """

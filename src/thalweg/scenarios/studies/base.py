@@ -49,6 +49,10 @@ class Column:
     """Task on which accuracy is measured; empty: all tasks."""
     assignment: Assignment = "labels"
     """How tasks are assigned a mixture of models; the note states it."""
+    table: str = ""
+    """Table or figure of the paper, such as ``Table 4``; empty: that of the study."""
+    is_reduced: bool = False
+    """Smaller than in the paper: net, clients, samples or rounds."""
 
     @property
     def label(self) -> str:
@@ -96,6 +100,10 @@ class Study:
     """Number after the ±: the standard deviation over seeds, or the 95 % bound of the mean."""
     quick: tuple[str, ...] = ()
     """Overrides for a quick run; empty: a tenth of the rounds."""
+    paper: str = ""
+    """Key of the paper (``papers.PAPERS``); empty: the study is not from a paper."""
+    table: str = ""
+    """Table or figure of the paper, such as ``Table 3``, unless a column sets its own."""
 
     def __post_init__(self) -> None:
         require(
@@ -161,6 +169,17 @@ class Study:
     def metric_of(self, column: Column) -> str:
         """Metric of a column."""
         return column.metric or self.metric
+
+    def table_of(self, column: Column) -> str:
+        """Table or figure of the paper that a column belongs to."""
+        return column.table or self.table
+
+    def published_cell(self, row: str, column: str) -> str | None:
+        """Name of the paper's cell that an entry shows, or None; entries may share a cell."""
+        number = self.published.get((row, column))
+        if number is None or number.cell is None:
+            return None
+        return number.cell or f"{row} on {column}"
 
     def against(self, row: Row) -> str | None:
         """Label of the row with which `row` is compared; None for the reference row."""
@@ -259,13 +278,15 @@ def replace_data(study: Study, data: str) -> Study:
     for column in study.columns:
         scenario = re.sub(r"^.*-(full|partial)$", rf"{data}-\1", column.scenario)
         scenario = re.sub(r"^(churn|drift|alarms)-.*$", rf"\1-{data}", scenario)
-        columns.append(replace(column, scenario=scenario))
+        columns.append(replace(column, scenario=scenario, table="", is_reduced=False))
     return replace(
         study,
         name=f"{study.name}-{data}",
         title=f"{study.title}, on {data}",
         columns=tuple(dict.fromkeys(columns)),
         published={},
+        paper="",
+        table="",
     )
 
 

@@ -19,6 +19,7 @@ settings of SFedPO's study.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from thalweg.core.published import Published
 from thalweg.evaluation import ASSIGNMENTS
@@ -28,6 +29,7 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 SEEDS = (0, 1, 2)
 FASHION, SMALL, CIFAR = "drift-fashion-mnist", "drift-fashion-mnist-small", "drift-cifar10"
 DENSE = "drift-fashion-mnist-mlp"
+REDUCED = (SMALL, DENSE, CIFAR)
 # Column index of the data set in a table of published numbers.
 SCENARIOS = {FASHION: 0, SMALL: 0, DENSE: 0, CIFAR: 1}
 ROTATIONS = (0, 120, 240)
@@ -76,6 +78,11 @@ def _feddrift(label: str, *changes: str) -> Row:
     )
 
 
+def _column(scenario: str, note: str = "", *changes: str, **moment: Any) -> Column:
+    """Six steps of 40 rounds on one of the scenarios."""
+    return Column(scenario, (*STEPS, *changes), note, is_reduced=scenario in REDUCED, **moment)
+
+
 METHODS = (
     _row("fedavg", "fedavg-retrain", "0.06"),
     _row("adaptive-fedavg", "adaptive-fedavg", "0.06", "server.decay=none"),
@@ -111,21 +118,21 @@ ABOUT_BASELINES = (
 
 
 def table_1() -> Study:
-    columns = tuple(Column(scenario, STEPS) for scenario in SCENARIOS)
+    columns = tuple(_column(scenario) for scenario in SCENARIOS)
     title = "FedDAA, Table 1: concepts that change in steps"
     return _study_of_table_1("feddaa-table-1", title, columns, columns)
 
 
 def steps() -> Study:
     """The accuracies whose means are Table 1, step by step; the same runs."""
-    means = tuple(Column(scenario, STEPS, "all steps") for scenario in SCENARIOS)
+    means = tuple(_column(scenario, "all steps") for scenario in SCENARIOS)
     columns = tuple(
         column
         for mean in means
         for column in (
             mean,
             *(
-                Column(mean.scenario, STEPS, f"step {step}", step=step, metric="accuracy")
+                _column(mean.scenario, f"step {step}", step=step, metric="accuracy")
                 for step in range(1, 7)
             ),
         )
@@ -139,6 +146,8 @@ def _study_of_table_1(
     """The runs of Table 1; the paper has numbers for the columns `means`."""
     return Study(
         name=name,
+        paper="feddaa",
+        table="Table 1",
         title=title,
         description=f"{WHERE} {ABOUT} {ABOUT_BASELINES}",
         rows=(*METHODS, *BASELINES),
@@ -159,9 +168,12 @@ def table_2() -> Study:
         concept, degrees, *entries = line.split()
         label = f"{CIFAR} ({concept}, {degrees}°) by labels"
         for method, entry in zip(printed.TABLE_2_METHODS, entries, strict=True):
-            published |= {(row, label): _parse_number(entry) for row in _rows_for(method)}
+            cell = _parse_number(entry)._replace(cell=f"{method} on ({concept}, {degrees})")
+            published |= {(row, label): cell for row in _rows_for(method)}
     return Study(
         name="feddaa-table-2",
+        paper="feddaa",
+        table="Table 2",
         title="FedDAA, Table 2: accuracy on every task after the last step",
         description=(
             "Accuracy on the whole test set in each of four concepts and three rotations after the "
@@ -182,7 +194,7 @@ def table_2() -> Study:
 
 def ablation() -> Study:
     """Table 3. The paper does not define its rows."""
-    columns = tuple(Column(scenario, STEPS) for scenario in SCENARIOS)
+    columns = tuple(_column(scenario) for scenario in SCENARIOS)
     rows = (
         _feddaa("full", GIVEN),
         _feddaa("without NCD", GIVEN, "bank.use_ncd=false"),
@@ -194,6 +206,8 @@ def ablation() -> Study:
     numbers = {label.replace("-", " "): published for label, published in table.items()}
     return Study(
         name="feddaa-ablation",
+        paper="feddaa",
+        table="Table 3",
         title="FedDAA, Table 3: ablation",
         description=(
             f"{WHERE} Without NCD there are two models; without RDLD no client counts as drifted; "
@@ -214,6 +228,7 @@ def rates() -> Study:
     """Table 4."""
     return _sweep(
         "feddaa-rates",
+        "Table 4",
         "FedDAA, Table 4: share of the clients in a round",
         "The columns differ in the share of the clients that are chosen in a round.",
         "rate",
@@ -227,6 +242,7 @@ def dirichlet() -> Study:
     """Table 5."""
     return _sweep(
         "feddaa-dirichlet",
+        "Table 5",
         "FedDAA, Table 5: with label drift",
         "The class mixes of shards are drawn from Dirichlet(alpha). Prototype rows of classes that "
         "a client does not have are zeros, as in the released code, or imputed.",
@@ -251,12 +267,11 @@ def _tasks(scenario: str) -> Iterator[Column]:
     for concept in (1, 2, 3, 4):
         for degrees in ROTATIONS:
             task = f"{concept}, rotated {degrees}" if degrees else f"{concept}, plain"
-            yield Column(scenario, STEPS, f"({concept}, {degrees}°) by labels", task=task)
+            yield _column(scenario, f"({concept}, {degrees}°) by labels", task=task)
     for assignment in ASSIGNMENTS:
-        yield Column(scenario, STEPS, f"all tasks by {assignment}", assignment=assignment)
-        yield Column(
+        yield _column(scenario, f"all tasks by {assignment}", assignment=assignment)
+        yield _column(
             scenario,
-            STEPS,
             f"forgetting by {assignment}",
             assignment=assignment,
             metric="forgetting",
@@ -265,6 +280,7 @@ def _tasks(scenario: str) -> Iterator[Column]:
 
 def _sweep(
     name: str,
+    table: str,
     title: str,
     about: str,
     note: str,
@@ -277,11 +293,14 @@ def _sweep(
     published: dict[tuple[str, str], Published] = {}
     for scenario, data_column in SCENARIOS.items():
         for value, found in numbers.items():
-            column = Column(scenario, (*STEPS, f"{field}={value}"), f"{note}={value}")
+            column = _column(scenario, f"{note}={value}", f"{field}={value}")
             columns.append(column)
-            published |= {(row.label, column.label): found[data_column] for row in rows}
+            cell = found[data_column]._replace(cell=f"{value}, data {data_column + 1}")
+            published |= {(row.label, column.label): cell for row in rows}
     return Study(
         name=name,
+        paper="feddaa",
+        table=table,
         title=title,
         description=f"{WHERE} {about} {ABOUT}",
         rows=rows,
@@ -299,8 +318,10 @@ def _published_cells(
 ) -> Iterator[tuple[tuple[str, str], Published]]:
     for method, found in numbers.items():
         for column in columns:
+            data_column = SCENARIOS[column.scenario]
+            cell = found[data_column]._replace(cell=f"{method}, data {data_column + 1}")
             for row in _rows_for(method):
-                yield (row, column.label), found[SCENARIOS[column.scenario]]
+                yield (row, column.label), cell
 
 
 def _rows_for(method: str) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ def table_1() -> Study:
     columns = _scenarios(DATA)
     return Study(
         name="sfedpo-table-1",
+        paper="sfedpo",
+        table="Table 1",
         title="SFedPO, Table 1: comparison with ten baselines",
         description=(
             f"Final test accuracy on 4 data sets, full and partial access. {ABOUT_SEEDS} The last "
@@ -77,9 +79,11 @@ def table_2() -> Study:
         for column, entry in zip(columns, entries, strict=True):
             with_it, gain = _parse_gain(entry)
             published[f"{host}+sfedpo", column.label] = Published(with_it)
-            published[host, column.label] = Published(round(with_it - gain, 2))
+            published[host, column.label] = Published(round(with_it - gain, 2), cell=None)
     return Study(
         name="sfedpo-table-2",
+        paper="sfedpo",
+        table="Table 2",
         title="SFedPO, Table 2: combined with other methods",
         description=(
             "Each method with uniform sampling and equal weights, and with SFedPO's sampling and "
@@ -101,6 +105,8 @@ def table_3() -> Study:
     columns = _scenarios(["cifar10"])
     return Study(
         name="sfedpo-table-3",
+        paper="sfedpo",
+        table="Table 3",
         title="SFedPO, Table 3: a noisy oracle",
         description=(
             "Uniform noise with this half-width is added to every predicted state probability, "
@@ -127,6 +133,8 @@ def table_5() -> Study:
     )
     return Study(
         name="sfedpo-table-5",
+        paper="sfedpo",
+        table="Table 5",
         title="SFedPO, Table 5: the number of clients",
         description=f"10, 50 and 100 clients instead of 30. {ABOUT_SEEDS}",
         rows=_baseline_rows(),
@@ -150,6 +158,8 @@ def table_6() -> Study:
     ]
     return Study(
         name="sfedpo-table-6",
+        paper="sfedpo",
+        table="Table 6",
         title="SFedPO, Table 6: other nets",
         description=f"A small CNN and three residual nets on CIFAR-10. {ABOUT_SEEDS}",
         rows=_baseline_rows(),
@@ -164,6 +174,8 @@ def table_7() -> Study:
     columns = _scenarios(["cifar10"])
     return Study(
         name="sfedpo-table-7",
+        paper="sfedpo",
+        table="Table 7",
         title="SFedPO, Table 7: measures of the distance of a state from balanced classes",
         description=(
             "The proxy for d_m in both modules. The paper prints single numbers here; those of "
@@ -193,9 +205,11 @@ def table_8() -> Study:
             columns.append(column)
             with_it, gain = _parse_gain(entries[index])
             published["sfedpo", column.label] = Published(with_it)
-            published["uniform", column.label] = Published(round(with_it - gain, 2))
+            published["uniform", column.label] = Published(round(with_it - gain, 2), cell=None)
     return Study(
         name="sfedpo-table-8",
+        paper="sfedpo",
+        table="Table 8",
         title="SFedPO, Table 8: availability of the clients",
         description=(
             "The probability that a client is present is drawn from N(μ, σ²) for each client. "
@@ -227,6 +241,8 @@ def figure_2() -> Study:
     ]
     return Study(
         name="sfedpo-figure-2",
+        paper="sfedpo",
+        table="Figure 2",
         title="SFedPO, Figure 2: ticks, rounds, memory and budget",
         description=(
             "Sweeps of the ticks per round T, the rounds R and the memory D (compared with four "
@@ -254,6 +270,8 @@ def figure_3() -> Study:
     ]
     return Study(
         name="sfedpo-figure-3",
+        paper="sfedpo",
+        table="Figure 3",
         title="SFedPO, Figure 3: the four tunables",
         description=(
             "a1 and b1 of the sampling (DDS) are compared with uniform sampling, a2 and b2 of the "
