@@ -2,7 +2,7 @@
 
     python tools/check_markdown.py [FILE ...]          (default: all Markdown files)
 
-Fenced and indented code, tables and the addresses of links do not count.
+Fenced and indented code, tables, comments and the addresses of links do not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def long_lines(text: str) -> Iterator[int]:
             in_fence = not in_fence
         elif in_fence or line.startswith("    ") or line.lstrip().startswith(("|", "[")):
             continue
-        elif len(re.sub(r"\]\([^)]*\)", "]", line)) > MAX_LENGTH:
+        elif len(re.sub(r"\]\([^)]*\)", "]", re.sub(r"<!--.*?-->", "", line))) > MAX_LENGTH:
             yield number
 
 

@@ -118,3 +118,28 @@ def test_printed_command_continues_an_interrupted_study(thalweg, tmp_path):
     rows = metrics.read_text().splitlines()
     assert len(rows) == 80
     assert rows[0] == before  # with the same seconds, so the round was not repeated
+
+
+def test_status_lists_all_papers(thalweg):
+    listed = json.loads(thalweg("reproduce", "--status", "--json").stdout)
+    by_table = {(each["paper"], each["table"]): each for each in listed}
+    assert by_table["dpcs", "Table I"]["cells"] == 24
+    assert by_table["churn", "Table 10"]["command"] is None
+    fields = ["paper", "table", "content", "cells", "run", "within", "tau"]
+    assert list(listed[0]) == [*fields, "scale", "seeds", "command"]
+    shown = thalweg("reproduce", "--status")
+    assert shown.returncode == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert "sfedpo-figure-2-fashion-mnist" in shown.stdout
+
+
+def test_options_of_stored_cells_are_checked(thalweg):
+    both = thalweg("reproduce", "dpcs-table-1", "--status")
+    assert both.returncode == 2
+    assert "--status lists all papers" in both.stderr
+    unnamed = thalweg("reproduce", "--save")
+    assert unnamed.returncode == 2
+    assert "name one: thalweg reproduce STUDY" in unnamed.stderr
+    quick = thalweg("reproduce", "dpcs-table-1", "--save", "--scale", "quick", "--show")
+    assert quick.returncode == 2
+    assert "expected --scale paper, got quick" in quick.stderr

@@ -414,6 +414,12 @@ def reproduce(
     show: Annotated[
         bool, typer.Option("--show", help="Run nothing; write and show the results so far.")
     ] = False,
+    status: Annotated[
+        bool,
+        typer.Option(
+            "--status", help="List all tables and figures of the papers, and what was measured."
+        ),
+    ] = False,
     save: Annotated[
         bool,
         typer.Option(
@@ -464,6 +470,7 @@ def reproduce(
         show=show,
         shard=shard,
         save=save,
+        status=status,
         out=out,
         as_json=as_json,
         engine=engine,

@@ -20,7 +20,14 @@ from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import make_final_row
 from thalweg.engine.cells import is_done
 from thalweg.engine.ray.cluster import choose_cluster, connect_cluster, get_num_workers
-from thalweg.report.measured import check_can_save, save_study
+from thalweg.report.measured import check_can_save, read_all_measured, save_study
+from thalweg.report.status import (
+    STATUS_LEGEND,
+    ExhibitStatus,
+    make_status,
+    to_record,
+    to_texts,
+)
 from thalweg.report.study import (
     StudyPlan,
     StudyResult,
@@ -33,6 +40,7 @@ from thalweg.report.study import (
 from thalweg.report.study_cells import Scale
 from thalweg.report.study_table import study_headline, study_rich
 from thalweg.scenarios.studies import STUDIES
+from thalweg.scenarios.studies.papers import PAPERS
 
 
 def reproduce_command(
@@ -52,9 +60,14 @@ def reproduce_command(
     data_dir: Path | None,
     shard: str | None,
     save: bool,
+    status: bool,
 ) -> None:
     """Run a study and write its tables and its page; without a study, list all."""
     console = Console()
+    if status:
+        require(study is None, "--status lists all papers; leave out the name of the study.")
+        _show_status(console, as_json)
+        return
     if study is None:
         require(not save, "--save stores the cells of a study; name one: thalweg reproduce STUDY.")
         _list(console, as_json)
@@ -205,6 +218,40 @@ def _list(console: Console, as_json: bool) -> None:
         "thalweg reproduce sfedpo-table-3 --data digits",
         highlight=False,
     )
+
+
+def _show_status(console: Console, as_json: bool) -> None:
+    """List what was measured of each table and figure of the papers."""
+    found = make_status(read_all_measured())
+    if as_json:
+        print(json.dumps([to_record(each) for each in found], indent=2))
+        return
+    for paper, about in PAPERS.items():
+        console.print(Text(about.title, style="bold"))
+        table = Table(box=None, padding=(0, 1, 0, 0))
+        table.add_column("table", style="cyan", no_wrap=True, min_width=9)
+        for heading, width in (("cells", 5), ("run", 4), ("within", 6), ("tau", 5)):
+            table.add_column(heading, justify="right", no_wrap=True, min_width=width)
+        for heading, width in (("scale", 7), ("seeds", 5)):
+            table.add_column(heading, no_wrap=True, min_width=width)
+        table.add_column("study", overflow="fold")
+        mine = [each for each in found if each.paper == paper]
+        for each in mine:
+            table.add_row(each.table, *to_texts(each), "\n".join(each.studies))
+        table.add_row("all", *_sum_up(mine), "", "", "", "")
+        console.print(table)
+        rest = [f"{e.name} ({e.content})" for e in about.exhibits if not e.has_results]
+        console.print(Text(f"Without results: {'; '.join(rest)}.\n", style="dim"))
+    console.print(
+        f"{STATUS_LEGEND}\nStored by: thalweg reproduce STUDY --save. Other data than the study's "
+        "are at the end of its name (--data).",
+        highlight=False,
+    )
+
+
+def _sum_up(found: Sequence[ExhibitStatus]) -> list[str]:
+    tables = [each for each in found if each.cells]
+    return [str(sum(getattr(each, name) for each in tables)) for name in ("cells", "run", "within")]
 
 
 def _seeds(text: str | None) -> int | list[int] | None:

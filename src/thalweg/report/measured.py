@@ -103,15 +103,26 @@ def find_study_of_file(name: str) -> Study:
     >>> find_study_of_file("sfedpo-table-3-digits").columns[0].scenario
     'digits-full'
     """
+    study, data = split_name(name)
+    return replace_data(STUDIES[study], data) if data else STUDIES[study]
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return the name of a built-in study and the data set that replaces the study's, if any.
+
+    >>> split_name("sfedpo-table-3"), split_name("sfedpo-table-3-digits")
+    (('sfedpo-table-3', ''), ('sfedpo-table-3', 'digits'))
+    """
     if name in STUDIES:
-        return STUDIES[name]
-    for study in sorted(STUDIES.values(), key=lambda study: -len(study.name)):
-        if name.startswith(f"{study.name}-"):
-            return replace_data(study, name.removeprefix(f"{study.name}-"))
-    raise ConfigError(
-        f"{name} is not a built-in study; expected one of {', '.join(STUDIES)}. Only these are "
-        "stored in the repository."
-    )
+        return name, ""
+    found = [study for study in STUDIES if name.startswith(f"{study}-")]
+    if not found:
+        raise ConfigError(
+            f"{name} is not a built-in study; expected one of {', '.join(STUDIES)}. Only these are "
+            "stored in the repository."
+        )
+    study = max(found, key=len)
+    return study, name.removeprefix(f"{study}-")
 
 
 def measure_study(plan: StudyPlan, result: StudyResult) -> tuple[list[MeasuredCell], list[str]]:
@@ -174,7 +185,7 @@ def _with_values(cell: MeasuredCell, values: Mapping[int, float], study: Study) 
     has_number = (cell.row, cell.column) in study.published
     only = f"{cell.row},{cell.column}"
     numbers = ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")
-    name, data = _split_name(study.name)
+    name, data = split_name(study.name)
     words = ["thalweg", "reproduce", name, *(["--data", data] if data else [])]
     return replace(
         cell,
@@ -186,14 +197,6 @@ def _with_values(cell: MeasuredCell, values: Mapping[int, float], study: Study) 
         published_spread=number.spread if has_number else None,
         command=shlex.join([*words, "--only", only, "--seeds", numbers]),
     )
-
-
-def _split_name(name: str) -> tuple[str, str]:
-    """Return the name of a built-in study and the data set that replaces the study's, if any."""
-    if name in STUDIES:
-        return name, ""
-    found = max((each for each in STUDIES if name.startswith(f"{each}-")), key=len)
-    return found, name.removeprefix(f"{found}-")
 
 
 def _settings_of(plan: StudyPlan) -> dict[tuple[str, str], str]:

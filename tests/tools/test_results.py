@@ -1,0 +1,132 @@
+"""Tables and numbers of the docs agree with the stored cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thalweg.core.config import load_object
+from thalweg.core.errors import ConfigError
+from thalweg.core.published import Published
+from thalweg.report.measured import MeasuredCell, read_all_measured
+from thalweg.scenarios.studies import STUDIES, Column, Row, Study
+
+FILE = Path(__file__).parents[2] / "tools/results.py"
+REMEDY = "run python tools/results.py and commit the result"
+fill_page, find_pages, make_page = (
+    load_object(f"{FILE}:{name}") for name in ("fill_page", "find_pages", "make_page")
+)
+STUDY = Study(
+    name="made-up",
+    title="Made up",
+    description="",
+    rows=(Row("ours"), Row("theirs"), Row("new")),
+    columns=(Column("toy", note="10 %"), Column("toy", note="50 %", rows=("ours", "theirs"))),
+    seeds=(0, 1),
+    reference="ours",
+    published={
+        ("ours", "toy 10 %"): Published(80.0, 0.5),
+        ("ours", "toy 50 %"): Published(81.0, 0.5),
+        ("theirs", "toy 10 %"): Published(70.0),
+        ("theirs", "toy 50 %"): Published(71.5),
+    },
+)
+
+
+def measure(row: str, column: str, mean: float, spread: float | None) -> MeasuredCell:
+    number = STUDY.published.get((row, column))
+    return MeasuredCell(
+        study="made-up",
+        row=row,
+        column=column,
+        metric="accuracy",
+        mean=mean,
+        spread=spread,
+        seeds=(0, 1),
+        values=(mean, mean),
+        rounds=10,
+        published=number and number.mean,
+        published_spread=number and number.spread,
+        command="",
+        version="0.1.0",
+        settings="",
+    )
+
+
+CELLS = {
+    "made-up": [
+        measure("new", "toy 10 %", 60.123, None),
+        measure("ours", "toy 10 %", 82.0, 0.25),
+        measure("theirs", "toy 10 %", 69.5, 0.1),
+    ]
+}
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STUDIES, "made-up", STUDY)
+
+
+def test_summary_of_the_results_is_up_to_date() -> None:
+    page = load_object(f"{FILE}:PAGE")
+    assert page.read_text() == make_page(read_all_measured()), REMEDY
+
+
+@pytest.mark.parametrize("page", find_pages(), ids=lambda page: page.name)
+def test_tables_and_numbers_of_the_docs_equal_the_stored_cells(page: Path) -> None:
+    text = page.read_text()
+    assert fill_page(text, read_all_measured()) == text, REMEDY
+
+
+def test_table_shows_our_number_the_published_one_and_the_difference(made_up: None) -> None:
+    before = "A\n\n<!-- table made-up -->old<!-- end table -->\n\nB\n"
+    after = fill_page(before, CELLS)
+    assert after == fill_page(after, CELLS)
+    lines = after.splitlines()
+    assert lines[0] == "A"
+    assert lines[-1] == "B"
+    assert "thalweg reproduce made-up" in lines
+    assert "| recipe | 10 % | 50 % |" in lines
+    assert "| ours | 82.00 ± 0.25 (80.00, +2.00\\*) | not run (81.00) |" in lines
+    assert "| theirs | 69.50 ± 0.10 (70.00, −0.50) | not run (71.50) |" in lines
+    assert "| new | 60.12 | – |" in lines
+    assert "old" not in after
+    assert "over seeds 0, 1" in after
+
+
+def test_part_of_a_table_has_the_command_of_the_part(made_up: None) -> None:
+    after = fill_page('<!-- table made-up --only "ours,10 %" --><!-- end table -->', CELLS)
+    assert "thalweg reproduce made-up --only 'ours,10 %'" in after
+    assert "theirs" not in after
+    assert "81.00" not in after
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        ("--only 'ours,10 %'", "82.00"),
+        ("--only '10 %'", "60.12 to 82.00"),
+        ("--only '10 %' --show difference", "−0.50 to +2.00"),
+        ("--show published", "70.00 to 81.00"),
+        ("", "not run"),
+    ],
+)
+def test_value_is_a_number_or_a_range(made_up: None, words: str, text: str) -> None:
+    page = f"by <!-- value made-up {words} -->?<!-- end value --> points"
+    assert fill_page(page, CELLS) == page.replace("?", text)
+
+
+def test_code_blocks_do_not_change_and_missing_ends_are_reported(made_up: None) -> None:
+    code = "```html\n<!-- value made-up --only ours --><!-- end value -->\n```\n"
+    value = "<!-- value made-up --only 'ours,10 %' -->{}<!-- end value -->\n"
+    assert fill_page(code + value.format(""), CELLS) == code + value.format("82.00")
+    with pytest.raises(ConfigError, match="end comment is missing"):
+        fill_page("<!-- value made-up --only ours -->\n" + code, CELLS)
+
+
+def test_unknown_row_is_reported(made_up: None) -> None:
+    with pytest.raises(ConfigError, match="oors"):
+        fill_page("<!-- value made-up --only oors -->?<!-- end value -->", CELLS)
+    with pytest.raises(ConfigError, match="no cell has a published number"):
+        fill_page("<!-- value made-up --only new --show published -->?<!-- end value -->", CELLS)

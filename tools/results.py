@@ -1,0 +1,269 @@
+"""Write tables and numbers of the docs from the stored cells of the studies.
+
+    python tools/results.py                     # after `thalweg reproduce STUDY --save`
+    python tools/results.py --drop-outdated     # also remove cells of other settings
+
+`docs/results/README.md` is written whole. On other pages the text between two comments is replaced:
+
+    <!-- table STUDY [--only WORDS] -->  ...  <!-- end table -->
+    <!-- value STUDY [--only WORDS] [--show mean|published|difference] -->...<!-- end value -->
+
+`--only` selects rows and columns as in `thalweg reproduce`. A table shows our value, the paper's
+and the difference, and marks cells that were not run. The value of several cells is their range.
+A test compares the pages with the cells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from thalweg.core.errors import require
+from thalweg.report.measured import FOLDER as CELLS
+from thalweg.report.measured import (
+    MeasuredCell,
+    find_outdated,
+    find_study_of_file,
+    merge,
+    read_all_measured,
+    write_measured,
+)
+from thalweg.report.numbers import points
+from thalweg.report.render import escape_markdown, markdown_row
+from thalweg.report.status import ExhibitStatus, format_command, make_status, to_texts
+from thalweg.report.study_table import MAX_COLUMNS
+from thalweg.report.table import FAR_MARK
+from thalweg.scenarios.studies import Study, restrict_study, split_words
+from thalweg.scenarios.studies.papers import PAPERS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/results/README.md"
+NOT_RUN = "not run"
+FENCE = r"^```.*?^```$"
+BLOCK = re.compile(
+    rf"{FENCE}|(?P<start><!-- (?P<kind>table|value) (?P<words>[^>]*?) -->)"
+    r"(?:(?!<!-- (?:table|value) ).)*?(?P<end><!-- end (?P=kind) -->)",
+    re.DOTALL | re.MULTILINE,
+)
+Cells = Mapping[str, Sequence[MeasuredCell]]
+
+INTRODUCTION = """\
+# Results
+
+This page is written by `python tools/results.py` from the stored cells in
+`src/thalweg/scenarios/studies/measured`; do not edit it. `thalweg reproduce --status` prints the
+same numbers, and `thalweg reproduce STUDY --save` stores cells
+([reproduce a table](../reproduce.md#stored-cells)).
+
+Pages with discussions: {pages}.
+
+- **cells**: accuracies that the paper prints. **run**: those that were measured and stored; of a
+  figure, the points of its study.
+- **within**: within two points or two of the paper's standard deviations.
+- **tau**: Kendall's tau of the order of our rows against the paper's, averaged over columns with at
+  least three rows.
+- **scale**: that of the paper, reduced (a smaller net, fewer clients, samples or rounds), or both.
+- If several rows or scales are compared with one published cell, the first one in the study counts.
+"""
+HEADINGS = ("table", "content", "cells", "run", "within", "tau", "scale", "seeds", "command")
+
+
+def make_page(cells: Cells) -> str:
+    """Return the text of `docs/results/README.md`."""
+    files = sorted(file for file in PAGE.parent.glob("*.md") if file != PAGE)
+    links = [f"[{_read_title(file)}]({file.name})" for file in files]
+    found = make_status(cells)
+    sections = [_wrap(INTRODUCTION.format(pages=", ".join(links)))]
+    for paper, about in PAPERS.items():
+        mine = [each for each in found if each.paper == paper]
+        lines = [markdown_row(HEADINGS), markdown_row(["---", "---", *["---:"] * 4, *["---"] * 3])]
+        lines += [markdown_row(_make_row(each)) for each in mine]
+        rest = "; ".join(f"{e.name} ({e.content})" for e in about.exhibits if not e.has_results)
+        after = _wrap(f"Without results of experiments: {rest}.")
+        sections.append("\n".join([f"## {about.title}", "", *lines, "", after]))
+    return "\n\n".join(section.rstrip() for section in sections) + "\n"
+
+
+def _read_title(file: Path) -> str:
+    return file.read_text().partition("\n")[0].removeprefix("# ")
+
+
+def _make_row(status: ExhibitStatus) -> list[str]:
+    commands = "<br>".join(f"`{format_command(study)}`" for study in status.studies)
+    texts = [text or "–" for text in to_texts(status)]
+    return [status.table, status.content, *texts, commands or "no study"]
+
+
+def _wrap(text: str) -> str:
+    """Wrap the lines of prose that are longer than 100 characters."""
+    lines = []
+    for line in text.splitlines():
+        while len(line) > 100:
+            cut = line.rindex(" ", 0, 101)
+            lines.append(line[:cut])
+            line = line[cut + 1 :]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def fill_page(text: str, cells: Cells) -> str:
+    """Return a page with the tables and values of the stored cells; code blocks do not change."""
+    makers: dict[str, Callable[[list[str], Cells], str]] = {
+        "table": make_table,
+        "value": make_value,
+    }
+
+    def fill(match: re.Match[str]) -> str:
+        if match["kind"] is None:
+            return match[0]
+        made = makers[match["kind"]](shlex.split(match["words"]), cells)
+        return f"{match['start']}{made}{match['end']}"
+
+    starts = re.findall(r"<!-- (?:table|value) .*?-->", BLOCK.sub("", text))
+    require(not starts, f"{', '.join(starts)}: the end comment is missing (<!-- end table -->).")
+    return BLOCK.sub(fill, text)
+
+
+def make_table(words: list[str], cells: Cells) -> str:
+    """Return a command and a Markdown table of rows and columns of a study."""
+    arguments = _parse(words)
+    study = _select(arguments)
+    stored = {(cell.row, cell.column): cell for cell in cells.get(arguments.study, ())}
+    headings = _shorten([column.label for column in study.columns], study)
+    body = [
+        [_make_entry(study, row, column, stored) for column in study.column_labels]
+        for row in study.row_labels
+    ]
+    names, corner = study.row_labels, "recipe"
+    if len(headings) > max(MAX_COLUMNS, len(names)):
+        names, headings, corner = headings, names, "column"
+        body = [list(each) for each in zip(*body, strict=True)]
+    lines = [
+        markdown_row([corner, *map(escape_markdown, headings)]),
+        markdown_row(["---", *["---:"] * len(headings)]),
+        *(
+            markdown_row([escape_markdown(name), *map(escape_markdown, entries)])
+            for name, entries in zip(names, body, strict=True)
+        ),
+    ]
+    command = format_command(arguments.study)
+    command += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
+    shown = [stored[key] for key in stored if key in _keys(study)]
+    legend = _wrap(_make_legend(study, shown))
+    return "\n\n" + "\n".join(["```sh", command, "```", "", *lines, "", legend]) + "\n\n"
+
+
+def _make_entry(
+    study: Study, row: str, column: str, stored: Mapping[tuple[str, str], MeasuredCell]
+) -> str:
+    if (row, column) not in _keys(study):
+        return "–"
+    number, cell = study.published.get((row, column)), stored.get((row, column))
+    if cell is None:
+        return NOT_RUN if number is None else f"{NOT_RUN} ({number.mean:.2f})"
+    text = f"{cell.mean:.2f}" + ("" if cell.spread is None else f" ± {cell.spread:.2f}")
+    if number is None:
+        return text
+    gap = cell.mean - number.mean
+    is_far = number.spread is not None and abs(gap) > 2 * number.spread
+    return f"{text} ({number.mean:.2f}, {points(gap)}{FAR_MARK if is_far else ''})"
+
+
+def _make_legend(study: Study, shown: Sequence[MeasuredCell]) -> str:
+    after = "95 % bound of the mean" if study.spread == "bound" else "standard deviation"
+    seeds = sorted({cell.seeds for cell in shown})
+    text = f"Mean ± {after}"
+    if len(seeds) == 1:
+        text += f" over seed{'s' if seeds[0][1:] else ''} {', '.join(map(str, seeds[0]))}"
+    elif seeds:
+        numbers = sorted(len(each) for each in seeds)
+        text += (
+            f" over {numbers[0]} to {numbers[-1]} seeds"
+            if numbers[0] < numbers[-1]
+            else (f" over {numbers[0]} seeds")
+        )
+    if any(key in study.published for key in _keys(study)):
+        text += (
+            "; in brackets: the paper's number, and ours minus the paper's. "
+            f"{escape_markdown(FAR_MARK)}: more than two of the paper's standard deviations"
+        )
+    return text + "."
+
+
+def make_value(words: list[str], cells: Cells) -> str:
+    """Return a number, or the range of several: ``0.15 to 0.82``; ``not run`` if one is missing."""
+    arguments = _parse(words)
+    study = _select(arguments)
+    stored = {(cell.row, cell.column): cell for cell in cells.get(arguments.study, ())}
+    keys = [key for key in _keys(study) if arguments.show == "mean" or key in study.published]
+    require(bool(keys), f"value {shlex.join(words)}: no cell has a published number.")
+    if arguments.show != "published" and any(key not in stored for key in keys):
+        return NOT_RUN
+    found = []
+    for key in keys:
+        published = study.published[key].mean if key in study.published else 0.0
+        mean = stored[key].mean if key in stored else 0.0
+        found.append({"mean": mean, "published": published}.get(arguments.show, mean - published))
+    show = points if arguments.show == "difference" else "{:.2f}".format
+    low, high = show(min(found)), show(max(found))
+    return low if low == high else f"{low} to {high}"
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="<!-- table|value -->")
+    parser.add_argument("study")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--show", choices=("mean", "published", "difference"), default="mean")
+    return parser.parse_args(words)
+
+
+def _select(arguments: argparse.Namespace) -> Study:
+    study = find_study_of_file(arguments.study)
+    words = split_words([arguments.only], study)
+    return restrict_study(study, words) if words else study
+
+
+def _keys(study: Study) -> set[tuple[str, str]]:
+    return {(row.label, column.label) for column in study.columns for row in study.rows_of(column)}
+
+
+def _shorten(labels: list[str], study: Study) -> list[str]:
+    """Leave out the scenario if all columns have the same one and a note."""
+    scenarios = {column.scenario for column in study.columns}
+    notes = [column.note for column in study.columns]
+    return notes if len(scenarios) == 1 and all(notes) and len(notes) > 1 else labels
+
+
+def find_pages() -> list[Path]:
+    """Return the pages that may have tables and values between comments."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main(words: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--drop-outdated", action="store_true")
+    arguments = parser.parse_args(words)
+    for name, stored in read_all_measured().items():
+        outdated = find_outdated(stored) if arguments.drop_outdated else []
+        kept = [cell for cell in stored if cell not in outdated]
+        if outdated:
+            print(f"{name}: removed {len(outdated)} of {len(stored)} cells")
+        if kept:
+            write_measured(CELLS / f"{name}.csv", merge([], kept, find_study_of_file(name)))
+        else:
+            (CELLS / f"{name}.csv").unlink()
+    cells = read_all_measured()
+    PAGE.write_text(make_page(cells), encoding="utf-8")
+    for page in find_pages():
+        before = page.read_text(encoding="utf-8")
+        if (after := fill_page(before, cells)) != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"updated {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
