@@ -423,3 +423,16 @@ def test_study_of_a_regression_shows_errors_in_their_unit(tmp_path):
     assert "| plain | **10.5 ± 0.707** |" in table
     assert "in %" not in table
     assert study_headline(result).startswith("plain has the lowest mean in the one scenario")
+
+
+def test_page_draws_the_curves_that_a_study_names_once_for_the_same_runs(tmp_path):
+    columns = (Column("digits-full", SMALL, "1", until=1), Column("digits-full", SMALL, "2"))
+    study = replace(
+        TINY, rows=TINY.rows[:1], columns=columns, seeds=(4,), reference="sfedpo", published={}
+    )
+    reproduce(replace(study, curves=("loss",)), workers=1, out=tmp_path)
+    page = (tmp_path / "tiny/index.html").read_text()
+    assert page.count("Further metrics over rounds</h3>") == 1
+    assert "Mean training loss of the clients" in page.partition("scenario-2")[2]
+    with pytest.raises(UnknownName, match="los"):
+        replace(study, curves=("los",))

@@ -151,6 +151,12 @@ def smooth(curve: Curve, window: int) -> Curve:
     return replace(curve, mean=means(curve.mean), low=means(curve.low), high=means(curve.high))
 
 
+def metric_panels(cells: Sequence[Cell], names: Sequence[str]) -> list[Panel]:
+    """One panel for each of some metrics, as far as runs have them."""
+    drawn = [_make_panel(METRICS[name], cells) for name in names]
+    return [panel for panel in drawn if panel.curves]
+
+
 def bank_panels(cells: Sequence[Cell]) -> list[Panel]:
     """Models, clusters and drifts found over the rounds, as far as runs have them."""
     drawn = [

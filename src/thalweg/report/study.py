@@ -81,8 +81,15 @@ class StudyResult(StudySpec):
 
     def is_first_with_same_runs(self, label: str) -> bool:
         """Whether a column is the first of those that show the same runs."""
+        return self._columns_with_same_runs(label)[0] == label
+
+    def is_last_with_same_runs(self, label: str) -> bool:
+        """Whether a column is the last of those that show the same runs."""
+        return self._columns_with_same_runs(label)[-1] == label
+
+    def _columns_with_same_runs(self, label: str) -> list[str]:
         runs = {column.label: (column.scenario, column.overrides) for column in self.study.columns}
-        return next(other for other, of in runs.items() if of == runs[label]) == label
+        return [other for other, of in runs.items() if of == runs[label]]
 
     def summaries(self) -> dict[str, list[Summary]]:
         """One summary per row and column, by column."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from thalweg.report import html_page as sections
-from thalweg.report.curves import Panel, panels
+from thalweg.report.curves import Panel, metric_panels, panels
 from thalweg.report.events import event_tables
 from thalweg.report.figure import panels_svg
 from thalweg.report.study import StudyResult
@@ -96,6 +96,8 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     ]
     if panels(cells) and summaries[0].shown_metric.name != "forgetting":  # it can be negative
         content.append(sections.figure_section(cells, level=3))
+    if result.is_last_with_same_runs(label):
+        content.append(_further_curves(metric_panels(cells, result.study.curves)))
     if result.is_first_with_same_runs(label):
         content += [
             *(sections.extra_section(extra, level=3) for extra in event_tables(cells)),
@@ -123,6 +125,16 @@ def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:
         f"<figure>\n{figures}<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
         level=level,
     )
+
+
+def _further_curves(drawn: Sequence[Panel]) -> str:
+    """Curves of the metrics that a study names; empty without one."""
+    if not drawn:
+        return ""
+    svg = sections.scroll_region("Figure: further metrics over rounds", panels_svg(drawn))
+    caption = f"<figcaption>{escape(sections.BAND_CAPTION)}</figcaption>"
+    content = f"<figure>\n{svg}{caption}\n</figure>\n"
+    return sections.section("Further metrics over rounds", content, level=3)
 
 
 def _anchor(label: str, result: StudyResult) -> str:

@@ -104,6 +104,8 @@ class Study:
     """Key of the paper (``papers.PAPERS``); empty: the study is not from a paper."""
     table: str = ""
     """Table or figure of the paper, such as ``Table 3``, unless a column sets its own."""
+    curves: tuple[str, ...] = ()
+    """Metrics that the page draws over the rounds, besides those of every page."""
 
     def __post_init__(self) -> None:
         require(
@@ -121,6 +123,9 @@ class Study:
             require(
                 not twice, f"{self.name}: more than one {what} has the label {', '.join(twice)}."
             )
+        for metric in self.curves:
+            if metric not in METRICS:
+                raise UnknownName("metric", metric, METRICS)
         for row in self.rows:
             unknown = [label for label in row.best_of if label not in self.row_labels]
             require(

@@ -122,6 +122,7 @@ def table(spec: PaperTable) -> Study:
         name=f"churn-{spec.data}-table",
         paper="churn",
         table=spec.table,
+        curves=("session_accuracy",),
         title=f"Clients that come and go, {spec.table}: {spec.title}",
         description=f"{ABOUT} {spec.note}".strip(),
         rows=_rows(spec),

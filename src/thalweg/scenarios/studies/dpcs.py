@@ -31,6 +31,7 @@ def table_1() -> Study:
         name="dpcs-table-1",
         paper="dpcs",
         table="Table I",
+        curves=("loss",),
         title="DPCS, Table I: client selection",
         description=(
             "20 clients, 6 of them per round; Dirichlet(0.1); each class has 0.8 times as many "

@@ -117,7 +117,7 @@ PAPERS = {
         (
             Exhibit("Table I", "four methods after 200 and 600 rounds", 24),
             Exhibit("Figure 2", "heterogeneity, imbalance and latency"),
-            Exhibit("Figure 3", "training loss over the rounds"),
+            Exhibit("Figure 3", "training loss over the rounds", studies=("dpcs-table-1",)),
             Exhibit("Figure 4", "accuracy over the rounds", studies=("dpcs-table-1",)),
             Exhibit("Figure 5", "learning rate, local updates, sampling ratio and imbalance"),
             _other("Figure 1", "overview"),
