@@ -68,6 +68,7 @@ def make_archive(
         sessions=session_start.pilot_sessions + stored,
         pilot=freeze(model),
         models=vectors(stored - 1),  # the last one is added when the next session starts
+        numbers=np.arange(stored - 1) + session_start.pilot_sessions,
         fingerprints=vectors(stored),
     )
 

@@ -203,6 +203,7 @@ def test_staleness_rules_fulfil_their_contract(policy: Any) -> None:
     aggregation.SERVER_RULES,
     aggregation.Step(radius=100.0),
     aggregation.Step(lr=0.1),
+    aggregation.Step(decay="cosine"),
     aggregation.FedAvgM(momentum=0.0, lr=0.1),
     aggregation.FedAdam(beta_mean=0.0, beta_square=0.0, adaptivity=1e-9),
     aggregation.FedYogi(beta_square=0.0, adaptivity=1e-9),

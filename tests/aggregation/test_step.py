@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.aggregation import Step
+from thalweg.core.decay import PolynomialDecay, StepwiseDecay
 
 MODEL = np.array([1.0, 2.0], dtype=np.float32)
 DELTAS = np.array([[1.0, 0.0], [3.0, -8.0]], dtype=np.float32)
@@ -42,6 +43,21 @@ def test_step_with_lr_one_gives_the_weighted_mean_of_the_clients_models(
     _, moved = Step().step(None, model, deltas, p)
     assert moved.dtype == np.float32
     assert moved == pytest.approx(p @ (model + deltas).astype(np.float64), abs=1e-5)
+
+
+def test_decay_lowers_the_learning_rate_step_by_step() -> None:
+    rule = Step(lr=0.5, decay=StepwiseDecay(every=2, gamma=0.5))
+    state, model, moves = rule.init(2), np.zeros(2, dtype=np.float32), []
+    for _ in range(4):
+        state, moved = rule.step(state, model, DELTAS[:1], np.ones(1))
+        moves.append(float((moved - model)[0]))
+        model = moved
+    assert moves == [0.5, 0.5, 0.25, 0.25]
+
+
+def test_decay_can_be_chosen_by_name() -> None:
+    assert Step(decay="polynomial").decay == PolynomialDecay()  # type: ignore[arg-type]
+    assert Step().init(2) is None, "without a decay there is nothing to count"
 
 
 @pytest.mark.parametrize("lr", [0.0, -1.0, float("nan"), float("inf")])

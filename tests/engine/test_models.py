@@ -7,8 +7,8 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Job
 from thalweg.engine.models import ModuleLeaves, NetModel
 from thalweg.engine.step_seeds import noise_seeds, step_seeds
-from thalweg.local import with_features, without_dropout
-from thalweg.nets import Mlp, Module, Net, build_net
+from thalweg.local import with_features, with_trained_features, without_dropout
+from thalweg.nets import Linear, Mlp, Module, Net, build_net
 from thalweg.nets.dropout import Dropout
 from thalweg.nets.layers import Dense, Relu
 from thalweg.nets.module_net import ModuleNet
@@ -66,6 +66,18 @@ def test_features_of_a_model_in_training_have_its_dropout(is_stacked):
     assert set(features.unique().tolist()) == {0.0, 2.0}, "half of the inputs are gone"
     _, whole = without_dropout(model).with_features(params, torch.ones(2, 3, 20))
     assert set(whole.unique().tolist()) == {1.0}
+
+
+def test_logits_take_the_place_of_features_that_are_not_trained():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.normal(size=(2, 6, 4)).astype(np.float32))
+    for spec, width in ((Linear(), 3), (Mlp(hidden=(5,)), 5)):
+        net = spec.build((4,), 3)
+        params = torch.tensor(np.stack([net.init(rng) for _ in range(2)]))
+        said, features = with_trained_features(NetModel(net, True))(params, x)
+        assert features.shape == (2, 6, width)
+        assert torch.equal(said, NetModel(net, True)(params, x))
+        assert (width == 3) == torch.equal(said, features)
 
 
 def test_a_net_without_a_dense_end_has_no_features():

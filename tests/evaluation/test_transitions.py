@@ -1,10 +1,16 @@
 """Accuracy after transitions between sessions."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.evaluation import transitions
-from thalweg.evaluation.transitions import FIRST_ROUNDS, take_until_transition
+from thalweg.evaluation.transitions import (
+    CROSSING_ROUNDS,
+    FIRST_ROUNDS,
+    take_until_crossing,
+    take_until_transition,
+)
 
 
 def session(number, accuracies, **first):
@@ -24,6 +30,18 @@ def test_transition_accuracy_averages_the_first_ten_rounds():
     (found,) = transitions(rows)
     assert found.transition_accuracy == 0.3
     assert (found.rounds_averaged, found.rounds) == (10, 15)
+
+
+def test_crossing_accuracy_averages_the_last_evaluation_and_four_rounds():
+    rows = session(0, [0.1, 0.9, None]) + session(1, [0.1, 0.2, 0.3, 0.5, 0.9])
+    (found,) = transitions(rows)
+    assert found.crossing_accuracy == pytest.approx((0.9 + 0.1 + 0.2 + 0.3 + 0.5) / 5)
+
+
+def test_crossing_accuracy_needs_evaluations_on_both_sides():
+    before, after = transitions(session(0, [None]) + session(1, [0.5]) + session(2, [None] * 4))
+    assert before.crossing_accuracy is None
+    assert after.crossing_accuracy is None
 
 
 def test_transition_of_a_short_session_has_the_number_of_averaged_rounds():
@@ -72,6 +90,22 @@ def test_rounds_without_clients_belong_to_no_session():
 def test_run_without_sessions_has_no_transitions():
     assert transitions([{"round": 1, "accuracy": 0.5}]) == []
     assert transitions(session(0, [0.5, 0.6])) == []
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=9), min_size=2, max_size=5))
+def test_take_until_crossing_ends_with_the_crossing_accuracy(sessions):
+    rows = [row for number, each in enumerate(sessions) for row in session(number, each)]
+    for each in transitions(rows):
+        part = take_until_crossing(rows, each.session)
+        found = [row["crossing_accuracy"] for row in part if "crossing_accuracy" in row]
+        assert len(found) == min(each.rounds, CROSSING_ROUNDS)
+        assert part[-1]["session"] == each.session
+        assert found[-1] == each.crossing_accuracy
+
+
+def test_without_an_earlier_evaluation_no_round_has_a_crossing_accuracy():
+    rows = session(0, [None]) + session(1, [0.5, 0.5])
+    assert not any("crossing_accuracy" in row for row in take_until_crossing(rows, 1))
 
 
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=15), min_size=1, max_size=5))

@@ -10,7 +10,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.engine.models import NetModel
 from thalweg.local import Batch, Moon, ResetsPerSession, TaskLoss, TrainingSummary
 from thalweg.local.contrastive import LastModel, contrasts
-from thalweg.nets import HamCnn, Mlp, ResNet18
+from thalweg.nets import HamCnn, Linear, Mlp, ResNet18
 
 BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
 
@@ -109,6 +109,19 @@ def test_any_net_with_a_dense_last_layer_is_supported(net):
     loss = Moon().loss(model, params, batch, {"start": begun, "previous": begun - 0.01})
     (gradient,) = torch.autograd.grad(loss.sum(), params)
     assert torch.isfinite(gradient).all()
+
+
+def test_the_features_of_a_linear_net_are_its_logits():
+    model = NetModel(Linear().build((2,), 2), True)
+    batch = Batch(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[1]]), torch.ones(1, 1))
+
+    def diagonal(a, b):  # weight and bias of a net with the logits (a, 2 b)
+        return torch.tensor([[a, 0.0, 0.0, b, 0.0, 0.0]])
+
+    memo = {"start": diagonal(2.0, 0.5), "previous": diagonal(-2.0, 0.5)}
+    loss = Moon().loss(model, diagonal(1.0, 1.0), batch, memo)
+    # logits (1, 2); (2, 1) with cosine 4/5; (-2, 1) with cosine 0
+    assert float(loss) == pytest.approx(math.log1p(math.exp(-1)) + math.log1p(math.exp(-0.8)))
 
 
 def test_a_model_without_features_is_rejected():

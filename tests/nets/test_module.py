@@ -545,6 +545,16 @@ def test_features_are_the_input_of_the_last_linear_layer() -> None:
     assert torch.equal(logits, module(x))
 
 
+def test_a_model_trains_its_features_unless_only_its_last_layer_is_trained() -> None:
+    frozen = DigitMlp()
+    for parameter in frozen[1].parameters():
+        parameter.requires_grad_(False)
+    assert build(DigitMlp()).trains_features
+    assert not build(frozen).trains_features
+    assert not build(nn.Linear(4, 2), (4,), 2).trains_features
+    assert not build(nn.Sequential(nn.ReLU(), nn.Linear(4, 2)), (4,), 2).trains_features
+
+
 def test_models_that_do_not_end_with_a_linear_layer_have_no_features() -> None:
     net = build(nn.Sequential(nn.Linear(4, 2), nn.Tanh()), (4,), 2)
     params = torch.from_numpy(net.init(np.random.default_rng(0)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,13 @@ from thalweg.core.config import with_overrides
 from thalweg.engine.loop import Result
 from thalweg.local import PolynomialDecay
 from thalweg.scenarios import SCENARIOS, Scenario
-from thalweg.scenarios.churn import CHURN, churn_ag_news, churn_digits, churn_mnist
+from thalweg.scenarios.churn import (
+    CHURN,
+    churn_ag_news,
+    churn_digits,
+    churn_fashion_mnist,
+    churn_mnist,
+)
 from thalweg.streams import Setting, World
 
 QUICK = ["sessions.length=2", "rounds=10", "evaluate_every=4", "evaluate_first=1"]
@@ -61,10 +68,15 @@ def test_churn_mnist_groups_have_five_digits_each() -> None:
     assert labels_of_groups(shared, 10) == [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8]]
 
 
-def test_churn_ag_news_groups_have_two_sections_each() -> None:
+def test_churn_ag_news_groups_have_two_sections_or_share_two_of_three() -> None:
     assert labels_of_groups(churn_ag_news(), 4) == [[0, 1], [2, 3]]
-    shared = with_overrides(churn_ag_news(), ["world.partition.overlap=0.6"])
-    assert labels_of_groups(shared, 4) == [[0, 1], [1, 2]]
+    shared = with_overrides(churn_ag_news(), ["world.partition.overlap=0.8"])
+    assert labels_of_groups(shared, 4) == [[0, 1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("make", [churn_mnist, churn_fashion_mnist])
+def test_churn_image_scenarios_have_the_released_linear_net(make: Callable[[], Scenario]) -> None:
+    assert make().net.build((28, 28, 1), 10).num_params == 784 * 10 + 10
 
 
 def test_churn_clients_have_all_samples_from_the_start() -> None:
@@ -123,6 +135,14 @@ def test_run_without_sessions_has_no_session_metrics() -> None:
     rows = run_churn_digits("sessions=none").metrics
     assert not any("session" in row or "session_accuracy" in row for row in rows)
     assert "accuracy" in rows[0], "the run is the session, and its first round is evaluated"
+
+
+def test_warm_start_records_the_past_sessions_of_each_start() -> None:
+    rows = thalweg.run("warmstart", "churn-digits", overrides=QUICK).metrics
+    blends = {row["session"]: row["blend"] for row in rows if "blend" in row}
+    assert {session: len(blend) for session, blend in blends.items()} == {2: 1, 3: 2, 4: 3}
+    assert [past["session"] for past in blends[4]] == [1, 2, 3]
+    assert all(row["session_round"] == 1 for row in rows if "blend" in row)
 
 
 def test_run_summary_contains_transitions(tmp_path: Path) -> None:

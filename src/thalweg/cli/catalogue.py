@@ -74,6 +74,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "staleness": STALENESS,
     "robust": ROBUST,
     "server": SERVER_RULES,
+    "server.decay": DECAYS,
     "bank": BANKS,
     "session_start": SESSION_STARTS,
     "geometry": GEOMETRIES,

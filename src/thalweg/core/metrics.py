@@ -438,6 +438,15 @@ _DECLARED = (
         places=("study",),
     ),
     Metric(
+        "crossing_accuracy",
+        "Mean of the last session_accuracy of the previous session, on the labels of its members, "
+        "and of the session_accuracy of the first four rounds",
+        "share",
+        "higher",
+        applies="sessions, from the second one on; derived from session_accuracy",
+        places=("study",),
+    ),
+    Metric(
         "session_mae",
         "Mean absolute error on the test samples of a session's members, averaged over them",
         better="lower",
@@ -476,6 +485,13 @@ _DECLARED = (
         "count",
         over_rounds="sum",
         applies="first rounds of sessions whose start needs probe rounds",
+    ),
+    Metric(
+        "blend",
+        "Past sessions of which the first model is a blend: number, distance of the fingerprint "
+        "and weight of each",
+        "record",
+        applies="warm start, first rounds of sessions with past models",
     ),
     # Drift.
     Metric("drifted", "Clients that drifted in this round", "count", "", "sum", applies=_DRIFTS),

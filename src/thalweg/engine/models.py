@@ -110,6 +110,11 @@ class NetModel:
         return torch.stack(logits), torch.stack(features)
 
     @property
+    def trains_features(self) -> bool:
+        """Whether steps change the features."""
+        return self._net.trains_features
+
+    @property
     def still(self) -> NetModel:
         """The same model without dropout, for use as a teacher."""
         return NetModel(self._net, self._is_stacked, passes=self._passes)

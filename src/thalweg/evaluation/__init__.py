@@ -26,7 +26,12 @@ from thalweg.evaluation.tasks import (
     mixture_by_concept,
     mixture_by_labels,
 )
-from thalweg.evaluation.transitions import Transition, take_until_transition, transitions
+from thalweg.evaluation.transitions import (
+    Transition,
+    take_until_crossing,
+    take_until_transition,
+    transitions,
+)
 
 __all__ = [
     "ASSIGNMENTS",
@@ -56,6 +61,7 @@ __all__ = [
     "session_member_scores",
     "split_by_drift",
     "step_accuracies",
+    "take_until_crossing",
     "take_until_transition",
     "task_summary",
     "task_table",

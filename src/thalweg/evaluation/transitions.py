@@ -7,7 +7,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
-FIRST_ROUNDS = 10  # rounds of a session over which the paper's tables average
+FIRST_ROUNDS = 10  # rounds of a session in its transition accuracy
+CROSSING_ROUNDS = 4  # rounds of a session in its crossing accuracy
 
 MetricsRow = Mapping[str, Any]  # the metrics of one round
 
@@ -28,6 +29,7 @@ class Transition(NamedTuple):
     rounds_to_recover: int | None  # until accuracy is at least `accuracy_before`; None: never
     stayers_accuracy: float | None  # mean over the same rounds
     newcomers_accuracy: float | None
+    crossing_accuracy: float | None = None  # mean of `accuracy_before` and of the first four rounds
     is_error: bool = False  # whether the accuracies are mean absolute errors
 
     def to_record(self) -> dict[str, Any]:
@@ -83,19 +85,41 @@ def take_until_transition(rows: Sequence[MetricsRow], session: int) -> list[Metr
     >>> [row.get("transition_accuracy") for row in take_until_transition(rows, 1)]
     [None, 0.25, 0.5]
     """
+    return _take_first_rounds(rows, session, "transition_accuracy", FIRST_ROUNDS, [])
+
+
+def take_until_crossing(rows: Sequence[MetricsRow], session: int) -> list[MetricsRow]:
+    """The rows up to the fourth round of a session, with ``crossing_accuracy``, the mean so far.
+
+    The mean begins with the last accuracy before the session; without it there is no mean.
+
+    >>> rows = [{"session": s, "session_accuracy": a} for s, a in ((0, 1.0), (1, 0.5), (1, 0.75))]
+    >>> [row.get("crossing_accuracy") for row in take_until_crossing(rows, 1)]
+    [None, 0.75, 0.75]
+    """
+    before = [row for row in rows if row.get("session", session) < session]
+    last = _read_values(before, "session_accuracy")[-1:]
+    name = "crossing_accuracy" if last else ""
+    return _take_first_rounds(rows, session, name, CROSSING_ROUNDS, last)
+
+
+def _take_first_rounds(
+    rows: Sequence[MetricsRow], session: int, name: str, number: int, earlier: Sequence[float]
+) -> list[MetricsRow]:
+    """The rows up to some round of a session, with the mean so far under a name, if it has one."""
     shown: list[MetricsRow] = []
-    measured: list[float] = []
+    measured = list(earlier)
     rounds = 0
     for row in rows:
         if row.get("session", session) > session:
             break
         if row.get("session") == session:
             rounds += 1
-            if "session_accuracy" in row:
+            if "session_accuracy" in row and name:
                 measured.append(row["session_accuracy"])
-                row = {**row, "transition_accuracy": fmean(measured)}
+                row = {**row, name: fmean(measured)}
         shown.append(row)
-        if rounds == FIRST_ROUNDS:
+        if rounds == number:
             break
     return shown
 
@@ -113,6 +137,8 @@ def _transition(number: int, before: Sequence[MetricsRow], now: Sequence[Metrics
         and f"session_{of}" in row
         and (row[f"session_{of}"] <= target if is_error else row[f"session_{of}"] >= target)
     )
+    crossing = [row for row in now if row["session_round"] <= CROSSING_ROUNDS]
+    crossed = _read_values(crossing, f"session_{of}")
     return Transition(
         session=number,
         rounds=len(now),
@@ -123,6 +149,7 @@ def _transition(number: int, before: Sequence[MetricsRow], now: Sequence[Metrics
         rounds_to_recover=next(back, None),
         stayers_accuracy=_mean(first, f"stayers_{of}"),
         newcomers_accuracy=_mean(first, f"newcomers_{of}"),
+        crossing_accuracy=None if target is None or not crossed else fmean([target, *crossed]),
         is_error=is_error,
     )
 

@@ -3,6 +3,14 @@
 To add an objective, write a class with the method of `Objective` and add it to `OBJECTIVES`.
 """
 
+from thalweg.core.decay import (  # learning-rate schedules
+    DECAYS,
+    CosineDecay,
+    LrDecay,
+    PolynomialDecay,
+    StepwiseDecay,
+    Warmup,
+)
 from thalweg.local.base import (
     Batch,
     Features,
@@ -15,19 +23,12 @@ from thalweg.local.base import (
     TrainingSummary,
     UploadsFromObjective,
     with_features,
+    with_trained_features,
     without_dropout,
 )
 from thalweg.local.continuous import Continuous  # distil the last session's model
 from thalweg.local.contrastive import Moon  # features close to the received model's (MOON)
 from thalweg.local.curvature import Curvature  # protect what matters to other clients (FedCurv)
-from thalweg.local.decay import (  # learning-rate schedules
-    DECAYS,
-    CosineDecay,
-    LrDecay,
-    PolynomialDecay,
-    StepwiseDecay,
-    Warmup,
-)
 from thalweg.local.elastic import Elastic  # protect what mattered in the last state (EWC)
 from thalweg.local.geometry import Euclidean, Geometry, PNorm  # mirror descent
 from thalweg.local.not_true import NotTrue  # distil the wrong classes only (FedNTD)
@@ -116,5 +117,6 @@ __all__ = [
     "UploadsFromObjective",
     "Warmup",
     "with_features",
+    "with_trained_features",
     "without_dropout",
 ]

@@ -48,6 +48,22 @@ def with_features(model: Model) -> Features:
     return features
 
 
+def with_trained_features(model: Model) -> Features:
+    """Return the model as a function that also returns features that training changes.
+
+    The features of a linear net are its inputs, which are the same for all models; its logits take
+    their place.
+    """
+    if getattr(model, "trains_features", True):
+        return with_features(model)
+
+    def logits_twice(params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        logits = model(params, x)
+        return logits, logits
+
+    return logits_twice
+
+
 class Objective(Protocol):
     """The loss that a client minimises.
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class TeacherModel(NamedTuple):
-    """The last model of the previous session; empty in the first session."""
+    """The teacher of the current session, and the number of sessions so far."""
 
-    params: Floats32
+    params: Floats32  # (P,) the last model of the previous session; empty in the first session
+    sessions: int
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,21 @@ class Continuous:
     form: Literal["kl", "glfc"] = "kl"
     old_classes: int | None = None
     """For ``glfc``: number of classes that the teacher covers, from the first on; none: all."""
+    uniform_session: int | None = None
+    """Number of a session, counted from 0, whose teacher has only zeros as parameters, so that it
+    gives all classes the same probability; none: all teachers are last models.
+
+    The study's code has such a teacher in the first session after the pilot session (1).
+    """
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, strength="[0, inf)", old_classes="[0, inf) or none")
+        check_ranges(
+            self,
+            strength="[0, inf)",
+            old_classes="[0, inf) or none",
+            uniform_session="[1, inf) or none",
+        )
 
     # --- client ---
 
@@ -98,10 +110,11 @@ class Continuous:
     # --- server ---
 
     def init_server(self, num_clients: int, num_params: int) -> TeacherModel:
-        return TeacherModel(np.empty(0, dtype=np.float32))
+        return TeacherModel(np.empty(0, dtype=np.float32), 0)
 
     def start_session(self, state: TeacherModel, last: Floats32, members: Ints) -> TeacherModel:
-        return TeacherModel(last)
+        is_uniform = state.sessions == self.uniform_session
+        return TeacherModel(np.zeros_like(last) if is_uniform else last, state.sessions + 1)
 
     def broadcast(self, state: TeacherModel, clients: Ints) -> dict[str, Floats32]:
         if not len(state.params):

@@ -9,7 +9,14 @@ import numpy as np
 from thalweg.core.capabilities import ModelProbe
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model, TrainingSummary, with_features, without_dropout
+from thalweg.local.base import (
+    Batch,
+    Memo,
+    Model,
+    TrainingSummary,
+    with_trained_features,
+    without_dropout,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +37,8 @@ class Moon:
         z_p)/\tau}}
 
     Features are the inputs of the last layer, which must be fully connected. With a projection
-    head in front of it they are the output of the head, as in the paper.
+    head in front of it they are the output of the head, as in the paper. The features of a linear
+    net are its logits.
 
     Symbols, Li, He, Song (2021) -> here
         :math:`F_k`              -> `TaskLoss`
@@ -71,8 +79,8 @@ class Moon:
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         import torch
 
-        logits, features = with_features(model)(params, batch.x)
-        features_of = with_features(without_dropout(model))
+        logits, features = with_trained_features(model)(params, batch.x)
+        features_of = with_trained_features(without_dropout(model))
         with torch.no_grad():
             _, received = features_of(memo["start"], batch.x)
             _, previous = features_of(memo["previous"], batch.x)

@@ -14,9 +14,9 @@ from thalweg.core.config import (
     kind_of,
     with_settings,
 )
+from thalweg.core.decay import DECAYS, LrDecay
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
-from thalweg.local.decay import DECAYS, LrDecay
 from thalweg.local.optimizers import (
     OPTIMIZERS,
     Optimizer,

@@ -303,6 +303,13 @@ class ModuleNet(Net):
     def can_stack(self) -> bool:
         return self.layer.can_stack
 
+    @property
+    def trains_features(self) -> bool:
+        """True unless the last layer is an nn.Linear that has all parameters that steps change."""
+        named = zip(self.layer.params, self.layer.is_frozen, strict=True)
+        owners = {name.rpartition(".")[0] for name, is_frozen in named if not is_frozen}
+        return owners != {self.layer.head}
+
     @cached_property
     def is_noisy(self) -> bool:
         return True  # training mode is requested with seeds

@@ -170,6 +170,16 @@ class Net:
         """True if `apply_stacked` is available for this net."""
         return all(isinstance(layer, StackableLayer) for layer in self.layers)
 
+    @property
+    def trains_features(self) -> bool:
+        """True if steps change the features, the input of the last layer; false for a linear net.
+
+        >>> from thalweg.nets import Linear, Mlp
+        >>> [spec.build((4,), 3).trains_features for spec in (Linear(), Mlp())]
+        [False, True]
+        """
+        return any(layer.shapes for layer in self.layers[:-1])
+
     @cached_property
     def is_noisy(self) -> bool:
         """True if training draws random numbers inside the net, as dropout does."""

@@ -61,7 +61,7 @@ from thalweg.memory import (
 )
 from thalweg.sample_weights import SAMPLE_WEIGHTS, AssignsWeights, SampleWeights
 from thalweg.selection import RULES, Available, Selection
-from thalweg.sessions import SESSION_STARTS, Previous, SessionStart
+from thalweg.sessions import SESSION_STARTS, ExtraStartMetrics, Previous, SessionStart
 
 # Optional protocols by stage, each with the protocols that it requires.
 CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
@@ -86,6 +86,7 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
     "weights": {Reports: ()},
     "server": {ScalesLr: (), HasEvalModel: ()},
     "bank": {Surveys: (), SplitsSamples: (), MixesModels: (), ExtraBankMetrics: ()},
+    "session_start": {ExtraStartMetrics: ()},
 }
 
 
@@ -132,7 +133,9 @@ class Recipe:
     """Computes the next model from the weighted updates."""
     bank: Bank = choice(BANKS, capabilities=CAPABILITIES["bank"], default=OneModel())
     """Which models exist, and which clients train which."""
-    session_start: SessionStart = choice(SESSION_STARTS, default=Previous())
+    session_start: SessionStart = choice(
+        SESSION_STARTS, capabilities=CAPABILITIES["session_start"], default=Previous()
+    )
     """The model with which a session of other clients starts."""
     geometry: Geometry = choice(GEOMETRIES, default=Euclidean())
     """The geometry of a client's gradient steps."""

@@ -45,6 +45,7 @@ from thalweg.local import (
     Moon,
     NotTrue,
     PNorm,
+    PolynomialDecay,
     Proximal,
     Scaffold,
     TwoTeachers,
@@ -241,16 +242,19 @@ def scaffold() -> Recipe:
 
 
 @register
-def scaffold_released(*, server_lr: float = 0.03) -> Recipe:
+def scaffold_released(*, server_lr: float = 0.03, floor: float = 0.9) -> Recipe:
     """SCAFFOLD as in the released code of a study: uncorrected local steps and a short server step.
 
     Chang et al., "Federated learning with dynamic client arrival and departure", 2025; for
     reproducing its tables. Its server multiplies the mean update by the clients' learning rate:
-    `server_lr` must have that value.
+    `server_lr` and the server's decay must equal ``local.lr`` and ``local.decay``.
     """
-    objective = Scaffold("as_released")
+    decay = PolynomialDecay(power=0.9, floor=floor)
     return replace(
-        fedavg(), name="scaffold-released", objective=objective, server=Step(lr=server_lr)
+        fedavg(),
+        name="scaffold-released",
+        objective=Scaffold("as_released"),
+        server=Step(lr=server_lr, decay=decay),
     )
 
 

@@ -15,6 +15,7 @@ from thalweg.evaluation import (
     add_step_accuracy,
     add_task_metrics,
     split_by_drift,
+    take_until_crossing,
     take_until_transition,
 )
 from thalweg.report.cells import Cell, replace_accuracy
@@ -209,6 +210,8 @@ def select_rows(rows: Rows, column: Column, metric: str) -> Rows:
         return rows
     if metric == "transition_accuracy":
         return take_until_transition(rows, column.session)
+    if metric == "crossing_accuracy":
+        return take_until_crossing(rows, column.session)
     later = (index for index, row in enumerate(rows) if row.get("session", 0) > column.session)
     return rows[: next(later, len(rows))]
 

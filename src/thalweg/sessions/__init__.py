@@ -6,7 +6,13 @@ A session is a sequence of rounds with the same member clients. When the members
 """
 
 from thalweg.sessions.average import Average  # mean of the final models of all past sessions
-from thalweg.sessions.base import Previous, ProbeRound, Reset, SessionStart
+from thalweg.sessions.base import (
+    ExtraStartMetrics,
+    Previous,
+    ProbeRound,
+    Reset,
+    SessionStart,
+)
 from thalweg.sessions.warm_start import WarmStart  # weighted by the similarity of sessions
 
 SESSION_STARTS = {"previous": Previous, "average": Average, "warm-start": WarmStart, "reset": Reset}
@@ -14,6 +20,7 @@ SESSION_STARTS = {"previous": Previous, "average": Average, "warm-start": WarmSt
 __all__ = [
     "SESSION_STARTS",
     "Average",
+    "ExtraStartMetrics",
     "Previous",
     "ProbeRound",
     "Reset",

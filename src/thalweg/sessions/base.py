@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
@@ -47,6 +47,15 @@ class SessionStart(Protocol):
         `last` (P,) is the final model of the previous session, or the initial model of the run.
         `run_probe_round` trains a model for one round with the new clients.
         """
+        ...
+
+
+@runtime_checkable
+class ExtraStartMetrics(Protocol):
+    """A session start that records how it has chosen a model."""
+
+    def extra_metrics(self, state: Any) -> Mapping[str, Any]:
+        """Return metrics for the first round of a session, from the state after `choose_start`."""
         ...
 
 

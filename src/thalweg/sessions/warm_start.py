@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,10 @@ class WarmStartState(NamedTuple):
     pilots: list[Floats32]  # final models of the pilot sessions; empty once the pilot is computed
     pilot: Floats32  # (P,) the pilot model; empty before
     models: list[Floats32]  # final models of the later sessions, oldest first
+    numbers: Ints  # (Z,) the numbers of the same sessions
     fingerprints: list[Floats32]  # of the same sessions and of the current one
     fingerprint_distances: Floats  # (n, n) between the fingerprints, for keep="diverse"
+    distances: Floats  # (Z,) from the fingerprint of the current session; empty: no choice
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,10 @@ class WarmStart:
             pilots=[],
             pilot=freeze(model[:0]),
             models=[],
+            numbers=np.empty(0, dtype=np.int64),
             fingerprints=[],
             fingerprint_distances=np.zeros((0, 0)),
+            distances=np.empty(0),
         )
 
     def choose_start(
@@ -129,11 +133,23 @@ class WarmStart:
             state, start = self._make_pilot(state, last)
             return self._record_fingerprint(state, self._fingerprint(state, run_probe_round)), start
         check_same_net(last, state.pilot)
-        state = self._drop_session(state._replace(models=[*state.models, freeze(last)]))
+        state = state._replace(
+            models=[*state.models, freeze(last)], numbers=np.append(state.numbers, session - 1)
+        )
+        state = self._drop_session(state)
         fingerprint = self._fingerprint(state, run_probe_round)
         distances = self._distances(state, fingerprint)
         start = blend(softmin(distances, self.scale), state.models)
-        return self._record_fingerprint(state, fingerprint, distances), start
+        state = self._record_fingerprint(state, fingerprint, distances)
+        return state._replace(distances=distances), start
+
+    def extra_metrics(self, state: WarmStartState) -> Mapping[str, Any]:
+        """Return the number, the distance and the weight of each past session in the start."""
+        if not len(state.distances):
+            return {}
+        columns = (state.numbers, state.distances, softmin(state.distances, self.scale))
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return {"blend": [dict(zip(("session", "distance", "weight"), row)) for row in rows]}
 
     def _make_pilot(self, state: WarmStartState, last: Floats32) -> tuple[WarmStartState, Floats32]:
         """Compute the pilot; return the state and the start of the first session after it."""
@@ -196,6 +212,7 @@ class WarmStart:
             )
         return state._replace(
             models=[*state.models[:dropped], *state.models[dropped + 1 :]],
+            numbers=np.delete(state.numbers, dropped),
             fingerprints=[*state.fingerprints[:dropped], *state.fingerprints[dropped + 1 :]],
             fingerprint_distances=fingerprint_distances,
         )

@@ -143,6 +143,17 @@ def test_session_start_that_returns_no_model_is_named_in_the_error(start: Any) -
         run_rounds(recipe_with(RecordingStart(start=start)), SessionFederation(), 1)
 
 
+def test_metrics_of_a_session_start_belong_to_the_first_round_of_a_session() -> None:
+    @dataclass(frozen=True)
+    class CountingStart(RecordingStart):
+        def extra_metrics(self, state: int) -> dict[str, int]:
+            return {"starts": state}
+
+    history = run_rounds(recipe_with(CountingStart()), SessionFederation(), 5)
+    found = [{} if updates is None else updates.extra_metrics for _, updates in history]
+    assert [each.get("starts") for each in found] == [1, None, 2, None, 3]
+
+
 # What is reset
 
 

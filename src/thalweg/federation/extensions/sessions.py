@@ -18,6 +18,7 @@ from thalweg.federation.server_steps import bytes_down, bytes_up, merge_updates
 from thalweg.federation.validation import match_updates, validate_updates
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.compatibility import iter_server_parts
+from thalweg.sessions import ExtraStartMetrics
 
 
 class Sessions(RoundExtension):
@@ -29,6 +30,9 @@ class Sessions(RoundExtension):
             return
         probe_rounds = ProbeRounds(ctx)
         start_server_session(ctx, probe_rounds)
+        session_start: object = ctx.recipe.session_start
+        if isinstance(session_start, ExtraStartMetrics) and len(ctx.server.bank) == 1:
+            ctx.extra_metrics |= session_start.extra_metrics(ctx.server.session_start)
         if probe_rounds.count:
             ctx.extra_metrics["probe_rounds"] = probe_rounds.count
             ctx.extra_metrics["probe_round_steps"] = probe_rounds.num_steps

@@ -14,6 +14,7 @@ from thalweg.evaluation import Assignment
 
 STUDY_METRICS = [metric.name for metric in metrics_in("study")]
 TASK_METRICS = ("task_accuracy", "forgetting")
+SESSION_METRICS = ("transition_accuracy", "crossing_accuracy")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Column:
     """
     session: int | None = None
     """Evaluate runs at the end of this session (counted from 0) or, for the transition accuracy, in
-    its first ten rounds; None: at their end.
+    its first ten rounds (crossing accuracy: four); None: at their end.
     """
     step: int | None = None
     """Evaluate runs at the end of this step between drifts (counted from 1); None: at their end."""
@@ -136,8 +137,8 @@ class Study:
             if self.metric_of(column) not in STUDY_METRICS:
                 raise UnknownName("metric of a study", self.metric_of(column), STUDY_METRICS)
             require(
-                self.metric_of(column) != "transition_accuracy" or column.session is not None,
-                f"{self.name}: {column.label} shows the transition accuracy; set the session of "
+                self.metric_of(column) not in SESSION_METRICS or column.session is not None,
+                f"{self.name}: {column.label} shows {self.metric_of(column)}; set the session of "
                 "the column.",
             )
             require(

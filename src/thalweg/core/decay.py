@@ -1,4 +1,4 @@
-"""Learning-rate schedules by the number of rounds of a session.
+"""Learning-rate schedules of clients and server, by the number of rounds of a session.
 
 Without sessions the whole run is one session.
 """
