@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import thalweg
 from documentation.pages import ROOT, SHELL, blocks
 from thalweg.cli.init import write_example
 from thalweg.cli.main import app
@@ -68,6 +69,26 @@ def test_readme_shows_the_output_of_the_demo(
     (command,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/(.*)$", makefile, re.MULTILINE)
     shown = block_with("page   runs/demo/index.html")
     check_output(shown, command.replace("$(RUNS)", "runs/demo"), columns=80, tolerance=0.5)
+
+
+@pytest.mark.slow
+def test_difference_of_the_demo_holds_on_fresh_seeds() -> None:
+    compared = thalweg.compare(["fedavg", "feddrift"], "alarms-digits", seeds=(20, 21, 22))
+    difference = compared.tests()["feddrift"]
+    assert difference.mean == pytest.approx(0.48, abs=0.03)
+    assert difference.p_value is not None
+    assert difference.p_value < 0.01
+
+
+def test_speedups_in_the_readme_are_the_ranges_of_the_speed_page() -> None:
+    page = (ROOT / "docs/results/speed.md").read_text()
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if re.match(r"\| [A-D]  ", line)]
+    ratios = {row[0].split()[0]: [*map(float, NUMBER.findall(row[3] + row[4]))] for row in rows}
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    names = {"A": "LeNet-5", "B": "an MLP", "C": "logistic regression", "D": "a small CNN"}
+    assert ratios.keys() == names.keys()
+    for workload, name in names.items():
+        assert f"{min(ratios[workload])} to {max(ratios[workload])} for {name}" in readme
 
 
 TABLE_PAGE = ROOT / "docs/your-own-table.md"

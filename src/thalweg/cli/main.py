@@ -36,7 +36,7 @@ app = typer.Typer(
         "Streaming federated learning: data arrive continuously, do not fit in memory, and drift; "
         "clients come and go.\n\n"
         "Try [bold]thalweg run sfedpo --on digits-partial[/bold], then "
-        "[bold]thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3[/bold]."
+        "[bold]thalweg compare fedavg feddrift --on alarms-digits --seeds 3[/bold]."
     ),
 )
 
