@@ -126,7 +126,7 @@ def test_status_lists_all_papers(thalweg):
     assert by_table["dpcs", "Table I"]["cells"] == 24
     assert by_table["churn", "Table 10"]["command"] is None
     fields = ["paper", "table", "content", "cells", "run", "within", "tau"]
-    assert list(listed[0]) == [*fields, "scale", "seeds", "command"]
+    assert list(listed[0]) == [*fields, "scale", "seeds", "command", "tau_of"]
     shown = thalweg("reproduce", "--status")
     assert shown.returncode == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) <= 80

@@ -6,6 +6,7 @@ from thalweg.core.published import Published
 from thalweg.report import status
 from thalweg.report.measured import MeasuredCell, find_study_of_file
 from thalweg.report.status import format_command, kendall_tau, make_status, to_record, to_texts
+from thalweg.report.sweeps import find_sweeps
 from thalweg.scenarios.studies import STUDIES, Column, Row, Study
 from thalweg.scenarios.studies.papers import PAPERS, Exhibit, Paper, find_exhibit
 
@@ -85,6 +86,7 @@ def test_tables_that_were_never_run_are_listed():
         "scale": None,
         "seeds": None,
         "command": None,
+        "tau_of": {},
     }
     assert to_texts(found[1]) == ["6", "0", "", "", "", ""]
 
@@ -113,6 +115,7 @@ def test_order_of_rows_includes_numbers_that_follow_from_printed_ones():
     (table, *_) = make_status({"made-up": cells})
     assert table.run == 3
     assert table.tau == pytest.approx(4 / 6)
+    assert to_record(table)["tau_of"] == {"full": 0.67}
     assert to_texts(table) == ["4", "3", "2", "0.67", "paper", "1"]
     (table, *_) = make_status({"made-up": cells[:2]})
     assert table.tau is None
@@ -180,3 +183,15 @@ def test_other_data_have_no_numbers_of_the_paper():
     study = find_study_of_file("streams-synthetic-table-digits")
     assert (study.paper, study.published) == ("", {})
     assert {study.table_of(column) for column in study.columns} == {""}
+
+
+def test_pages_draw_the_figures_that_have_a_study():
+    for key, paper in PAPERS.items():
+        for exhibit in paper.exhibits:
+            own = [s for s in STUDIES.values() if s.paper == key and s.table == exhibit.name]
+            studies = [*own, *map(find_study_of_file, exhibit.studies)]
+            for study in studies if exhibit.name.startswith("Figure") else ():
+                columns = {column.label: column.note for column in study.columns}
+                rows = {label: label for label in study.row_labels}
+                sweeps = find_sweeps(columns) | find_sweeps(rows)
+                assert sweeps or "over the rounds" in exhibit.content, exhibit.name

@@ -36,13 +36,18 @@ class ExhibitStatus(NamedTuple):
     """Published cells that were measured; of a figure, entries of its studies."""
     within: int
     """Measured cells within two points or two of the paper's standard deviations."""
-    tau: float | None
-    """Kendall's tau of the row order, averaged over columns; None: no column has three rows."""
+    tau_of: Mapping[str, float]
+    """Kendall's tau of the row order, by column; only columns with at least three rows."""
     scale: str
     """paper, reduced or both; empty: nothing was measured."""
     seeds: str
     """Seeds per cell, such as ``3`` or ``1-3``."""
     studies: tuple[str, ...]
+
+    @property
+    def tau(self) -> float | None:
+        """The mean over the columns; None without one."""
+        return fmean(self.tau_of.values()) if self.tau_of else None
 
     @property
     def command(self) -> str:
@@ -83,7 +88,6 @@ def _make_exhibit_status(paper: str, exhibit: Exhibit, measured: Measured) -> Ex
     entries = _find_entries(exhibit, studies, measured)
     chosen = choose_entries(entries)
     shown = list(chosen.values()) if exhibit.cells else entries
-    taus = [tau for tau in _taus(entries, shown) if tau is not None]
     scales = sorted({"reduced" if entry.column.is_reduced else "paper" for entry in shown})
     numbers = [len(entry.cell.seeds) for entry in shown]
     return ExhibitStatus(
@@ -93,7 +97,7 @@ def _make_exhibit_status(paper: str, exhibit: Exhibit, measured: Measured) -> Ex
         cells=exhibit.cells,
         run=len(shown),
         within=sum(entry.cell.is_within for entry in chosen.values()) if exhibit.cells else 0,
-        tau=fmean(taus) if taus and exhibit.cells else None,
+        tau_of=_taus(entries, shown) if exhibit.cells else {},
         scale="both" if len(scales) > 1 else "".join(scales),
         seeds=_format_range(numbers),
         studies=tuple(studies),
@@ -138,19 +142,22 @@ def choose_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
     return chosen
 
 
-def _taus(entries: Sequence[Entry], chosen: Sequence[Entry]) -> Iterable[float | None]:
-    """Yield the tau of each column, over chosen entries and those with computed numbers."""
-    columns: dict[tuple[str, str], list[MeasuredCell]] = {}
+def _taus(entries: Sequence[Entry], chosen: Sequence[Entry]) -> dict[str, float]:
+    """Return the tau of each column, over chosen entries and those with computed numbers."""
+    columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for entry in entries:
-        is_computed = (
-            entry.cell.published is not None
-            and entry.study.published_cell(entry.cell.row, entry.cell.column) is None
-        )
-        if is_computed or any(entry is other for other in chosen):
-            columns.setdefault((entry.study.name, entry.column.label), []).append(entry.cell)
-    for cells in columns.values():
-        pairs = [(cell.mean, cell.published) for cell in cells if cell.published is not None]
-        yield kendall_tau(pairs) if len(pairs) >= MIN_ROWS else None
+        cell, study = entry.cell, entry.study
+        is_computed = study.published_cell(cell.row, cell.column) is None
+        is_chosen = any(entry is other for other in chosen)
+        if cell.published is not None and (is_computed or is_chosen):
+            pairs = columns.setdefault((study.name, cell.column), [])
+            pairs.append((cell.mean, cell.published))
+    taus = {
+        column: kendall_tau(pairs)
+        for (_, column), pairs in columns.items()
+        if len(pairs) >= MIN_ROWS
+    }
+    return {column: tau for column, tau in taus.items() if tau is not None}
 
 
 def kendall_tau(pairs: Sequence[tuple[float, float]]) -> float | None:
@@ -194,6 +201,7 @@ def to_record(status: ExhibitStatus) -> dict[str, object]:
         "scale": status.scale or None,
         "seeds": status.seeds or None,
         "command": status.command or None,
+        "tau_of": {column: round(tau, 2) for column, tau in status.tau_of.items()},
     }
 
 
