@@ -149,7 +149,11 @@ class WarmStart:
             return {}
         columns = (state.numbers, state.distances, softmin(state.distances, self.scale))
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        return {"blend": [dict(zip(("session", "distance", "weight"), row)) for row in rows]}
+        return {
+            "blend": [
+                dict(zip(("session", "distance", "weight"), row, strict=True)) for row in rows
+            ]
+        }
 
     def _make_pilot(self, state: WarmStartState, last: Floats32) -> tuple[WarmStartState, Floats32]:
         """Compute the pilot; return the state and the start of the first session after it."""

@@ -131,7 +131,9 @@ def test_churn_learning_rates_are_the_released_ones(name, lr, floor, released, t
         if host == "scaffold" and start != "continuous":
             server = plan.recipe.server
             assert server.lr == released[0], "the server multiplies by the clients' learning rate"
-            assert server.decay == local.decay == PolynomialDecay(0.9, released[1], local.decay.rounds)
+            assert (
+                server.decay == local.decay == PolynomialDecay(0.9, released[1], local.decay.rounds)
+            )
         elif start != "continuous":
             assert getattr(plan.recipe.server, "decay", None) is None
 
