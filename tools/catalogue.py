@@ -56,6 +56,7 @@ NOTES = {
     "local": ("Local training", "how-to-optimizer.md"),
     "local.optimizer": ("The optimizer of clients", "how-to-optimizer.md"),
     "local.decay": ("The learning-rate schedule", "how-to-optimizer.md"),
+    "server.decay": ("The schedule of the server's learning rate", "recipes/scaffold.md"),
     "weights": ("How much each update counts", ""),
     "staleness": ("What happens to late updates", "how-to-unreliable.md"),
     "robust": ("Protection against forged updates", "how-to-robust.md"),

@@ -147,7 +147,7 @@ def test_fedacg_uses_a_smaller_learning_rate_only_on_cifar10(tmp_path):
 
 def test_continuous_rows_share_runs_between_hosts_with_equal_learning_rates(tmp_path):
     cells = plan_study(STUDIES[MNIST], only=["continuous"], seeds=[0], out=tmp_path).cells
-    assert all(cell.job.plan.recipe.objective == Continuous() for cell in cells)
+    assert all(cell.job.plan.recipe.objective == Continuous(uniform_session=1) for cell in cells)
     folders = {cell.row.label: cell.job.folder for cell in cells}
     assert folders["fedavg continuous"] == folders["fedprox continuous"]
     assert folders["fedavg continuous"] == folders["fedacg continuous"]
