@@ -64,6 +64,7 @@ def make_comparison_arguments(
     address: str | None,
     num_gpus: float | None,
     workers: int | None,
+    device: str,
     data_dir: Path | None,
     track: Sequence[str] = (),
 ) -> ComparisonArguments:
@@ -75,6 +76,7 @@ def make_comparison_arguments(
         overrides=sets,
         engine="auto" if cluster else engine,
         workers=cluster or workers,
+        device=device,
         out=out,
         data_dir=data_dir,
         track=track,

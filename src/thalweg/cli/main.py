@@ -135,6 +135,14 @@ NumGpus = Annotated[
     float | None,
     typer.Option(help="GPUs, or the fraction of one, that each Ray worker reserves."),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Where clients train: cpu, cuda, cuda:N, mps, xpu, or auto (an accelerator that "
+        "PyTorch reports if PyTorch computes the net or the net is large).",
+    ),
+]
 RunsAtOnce = Annotated[
     int | None, typer.Option("--workers", help="Runs at the same time. Default: one per core.")
 ]
@@ -219,6 +227,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Processes; the results do not depend on it.")
     ] = None,
+    device: Device = "auto",
     data_dir: DataDir = None,
     track: Track = None,
     debug: Debug = False,
@@ -247,6 +256,7 @@ def run(
         address=address,
         num_gpus=num_gpus,
         workers=workers,
+        device=device,
         data_dir=data_dir,
         track=track or [],
     )
@@ -279,6 +289,7 @@ def compare(
     address: Address = None,
     num_gpus: NumGpus = None,
     workers: RunsAtOnce = None,
+    device: Device = "auto",
     data_dir: DataDir = None,
     track: Track = None,
     debug: Debug = False,
@@ -302,6 +313,7 @@ def compare(
         address=address,
         num_gpus=num_gpus,
         workers=workers,
+        device=device,
         data_dir=data_dir,
         track=track or [],
     )
@@ -346,6 +358,7 @@ def tune(
     address: Address = None,
     num_gpus: NumGpus = None,
     workers: RunsAtOnce = None,
+    device: Device = "auto",
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
@@ -374,6 +387,7 @@ def tune(
         address=address,
         num_gpus=num_gpus,
         workers=workers,
+        device=device,
         data_dir=data_dir,
     )
     tune_command(recipe, on, over or [], arguments, as_json)
@@ -445,6 +459,7 @@ def reproduce(
     address: Address = None,
     num_gpus: NumGpus = None,
     workers: RunsAtOnce = None,
+    device: Device = "auto",
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
@@ -477,6 +492,7 @@ def reproduce(
         address=address,
         num_gpus=num_gpus,
         workers=workers,
+        device=device,
         data_dir=data_dir,
     )
 
@@ -949,6 +965,7 @@ def doctor(
     on: On = None,
     sets: Sets = None,
     engine: Engine = "auto",
+    device: Device = "auto",
     as_json: JsonObject = False,
     data_dir: DataDir = None,
     debug: Debug = False,
@@ -958,12 +975,19 @@ def doctor(
     thalweg doctor moon --on digits-partial
 
     Prints the native kernel, the compiler, cores, PyTorch, GPU and Ray. With
-    a recipe also whether training and prediction use the kernel or PyTorch.
+    a recipe also whether training and prediction use the kernel or PyTorch,
+    and on which device.
     """
     from thalweg.cli.doctor import doctor_command
 
     doctor_command(
-        recipe, on=on, sets=sets or [], engine=engine, as_json=as_json, data_dir=data_dir
+        recipe,
+        on=on,
+        sets=sets or [],
+        engine=engine,
+        device=device,
+        as_json=as_json,
+        data_dir=data_dir,
     )
 
 

@@ -57,6 +57,7 @@ def reproduce_command(
     address: str | None,
     num_gpus: float | None,
     workers: int | None,
+    device: str,
     data_dir: Path | None,
     shard: str | None,
     save: bool,
@@ -102,7 +103,9 @@ def reproduce_command(
         _announce(plan, console, number)
     try:
         with show_cell_progress(plan.missing, console, as_json, number) as watch:
-            timing = run_study(plan, workers=cluster or workers, data_dir=data_dir, watch=watch)
+            timing = run_study(
+                plan, workers=cluster or workers, device=device, data_dir=data_dir, watch=watch
+            )
     except KeyboardInterrupt:
         if shard is not None:
             typer.echo("interrupted; the same command continues the shard.", err=True)

@@ -60,6 +60,7 @@ def run_command(
     address: str | None,
     num_gpus: float | None,
     workers: int | None,
+    device: str,
     data_dir: Path | None,
     track: Sequence[str] = (),
 ) -> None:
@@ -90,6 +91,7 @@ def run_command(
                 watch=tracking.watch,
                 command=f"{command} --out {shlex.quote(str(out))}",
                 workers=cluster or workers,
+                device=device,
                 data=data,
             )
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ from pathlib import Path
 from thalweg.core.errors import require
 from thalweg.core.metrics import make_final_row
 from thalweg.data import Dataset
+from thalweg.engine.devices import check_device_name
 from thalweg.engine.loop import Progress, ProgressCallback, run_plan
 from thalweg.engine.online import OnlineBaseline
 from thalweg.engine.plan import AnyPlan, BaselinePlan
@@ -47,8 +48,10 @@ def run_any_plan(
     command: str | None = None,
     data: Dataset | None = None,
     workers: int | RayCluster | None = None,
+    device: str = "auto",
 ) -> Result | BaselineResult:
-    """Run a recipe or a baseline in a folder, or resume it."""
+    """Run a recipe or a baseline in a folder, or resume it. Baselines use no device."""
+    check_device_name(device)
     if isinstance(plan, BaselinePlan):
         require(
             not isinstance(workers, RayCluster),
@@ -61,6 +64,7 @@ def run_any_plan(
     return run_plan(
         plan,
         workers=workers or "auto",
+        device=device,
         out=out,
         resume=resume,
         data_dir=data_dir,

@@ -27,6 +27,7 @@ from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.data.search import find_user_file
 from thalweg.engine.client_pool import ClientPool
+from thalweg.engine.devices import open_device
 from thalweg.engine.plan import AnyPlan, Plan
 from thalweg.engine.ray.cluster import RayCluster, Workers
 from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
@@ -285,12 +286,14 @@ def make_federation(
     net: Net,
     workers: Workers,
     client_pool: ClientPool | None = None,
+    device: str = "cpu",
 ) -> SimulatedFederation:
     """Return the clients of a plan as a federation in this process.
 
     The plan names the engine; its scenario may add faults, and its recipe secure aggregation.
+    `device` is the name of a `DeviceChoice`.
     """
-    federation: SimulatedFederation = _make_engine(plan, data, net, workers, client_pool)
+    federation: SimulatedFederation = _make_engine(plan, data, net, workers, client_pool, device)
     faults = plan.scenario.faults
     if faults is not None and is_federated(plan.recipe):
         federation = UnreliableFederation(federation, faults, plan.seed)
@@ -307,6 +310,7 @@ def _make_engine(
     net: Net,
     workers: Workers,
     client_pool: ClientPool | None,
+    device: str,
 ) -> SimulatedFederation:
     """Return the federation without faults."""
     scenario, recipe = plan.scenario, plan.recipe
@@ -330,7 +334,7 @@ def _make_engine(
     from thalweg.engine.fast import FastFederation
     from thalweg.engine.workers import count_workers, make_stacked_trainer, make_trainer
 
-    num_threads, augment = 1, scenario.augment
+    num_threads, augment, limit = 1, scenario.augment, None
     if client_pool.clients.trains_by_tick:  # states are needed in this process, so train here
         if isinstance(workers, RayCluster):
             raise ConfigError(
@@ -339,19 +343,24 @@ def _make_engine(
                 "use engine='fast' (--engine fast). compare, tune and reproduce distribute whole "
                 "runs."
             )
-        num_threads = count_workers(workers, net, plan.local)
+        num_threads = count_workers(workers, net, plan.local) if device == "cpu" else 1
     parts = (net, recipe.objective, plan.local)
     fixed = (recipe.geometry, augment, get_loss(scenario, data))
     use_native = plan.engine == "fast"
     make_stacked = partial(make_stacked_trainer, *parts, data, *fixed, use_native)
+    only_mean = _needs_only_mean(plan, client_pool.clients)
     trainer: Trainer
-    if client_pool.clients.trains_by_tick:
-        trainer = make_stacked()
-    elif isinstance(workers, RayCluster):
+    if isinstance(workers, RayCluster):
         from thalweg.engine.ray.trainer import RayTrainer
 
-        only_mean = _needs_only_mean(plan, client_pool.clients)
-        trainer = RayTrainer(*parts, data, workers, *fixed, only_mean)
+        trainer = RayTrainer(*parts, data, workers, *fixed, only_mean, device)
+    elif device != "cpu":
+        from thalweg.engine.device_trainer import DeviceTrainer
+
+        on_device = DeviceTrainer(*parts, data, *fixed, open_device(device), only_mean)
+        trainer, limit = on_device, on_device.limit
+    elif client_pool.clients.trains_by_tick:
+        trainer = make_stacked()
     else:
         trainer = make_trainer(*parts, data, workers, *fixed, use_native)
     return FastFederation(
@@ -363,6 +372,7 @@ def _make_engine(
         num_threads,
         augments=augment is not None,
         make_stacked=make_stacked,
+        limit=limit,
     )
 
 

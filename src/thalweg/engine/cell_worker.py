@@ -56,6 +56,7 @@ def execute_request(
             tracking.result = run_any_plan(
                 plan,
                 workers=1,
+                device=request["device"],
                 out=Path(request["out"]),
                 data_dir=data_dir,
                 watch=tracking.watch,

@@ -20,6 +20,7 @@ from typing import Any
 from thalweg.core.config import check_not_loading, find_source
 from thalweg.core.errors import RunError, ThalwegError, require
 from thalweg.engine.baseline import run_any_plan
+from thalweg.engine.devices import check_device_name, check_usable, choose_actor_device
 from thalweg.engine.loop import Progress
 from thalweg.engine.plan import AnyPlan, plan_differences, plan_to_toml, read_any_plan
 from thalweg.engine.processes import count_cores, worker_environment
@@ -58,6 +59,7 @@ def run_cells(
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
     track: Sequence[str] = (),
+    device: str = "auto",
 ) -> dict[Path, str]:
     """Run the unfinished cells. Return the folders of cells that failed, with the reasons.
 
@@ -65,6 +67,7 @@ def run_cells(
     write to the folders of the cells, which must be in a shared file system.
     """
     check_not_loading()
+    check_device_name(device)
     todo = [job for job in jobs if not is_done(job)]
     if isinstance(workers, RayCluster):
         from thalweg.engine.ray.cells import run_cells_on_ray
@@ -75,11 +78,14 @@ def run_cells(
                 f"{job.recipe}: other machines cannot load data or classes of a script or a "
                 "notebook. Put them into files that all nodes can read, or use the engine fast.",
             )
-        return run_cells_on_ray(todo, workers, data_dir, watch, track) if todo else {}
+        if device != "auto":  # each run uses the GPU that Ray reserves for it
+            choose_actor_device(device, workers.num_gpus)
+        return run_cells_on_ray(todo, workers, data_dir, watch, track, device) if todo else {}
+    check_usable(device)
     workers = min(workers or count_cores(), len(todo))
     if workers <= 1 or any(map(_needs_this_process, todo)):
-        return _run_in_process(todo, data_dir, watch, track)
-    return _run_in_workers(todo, workers, data_dir, watch, track)
+        return _run_in_process(todo, data_dir, watch, track, device)
+    return _run_in_workers(todo, workers, data_dir, watch, track, device)
 
 
 def _needs_this_process(job: CellJob) -> bool:
@@ -92,7 +98,9 @@ def _needs_this_process(job: CellJob) -> bool:
     return any(source in plan for source in local)
 
 
-def make_request(job: CellJob, data_dir: Path | None, track: Sequence[str]) -> dict[str, Any]:
+def make_request(
+    job: CellJob, data_dir: Path | None, track: Sequence[str], device: str
+) -> dict[str, Any]:
     """Return the request for `cell_worker.execute_request`."""
     return {
         "plan": plan_to_toml(job.plan),
@@ -100,6 +108,7 @@ def make_request(job: CellJob, data_dir: Path | None, track: Sequence[str]) -> d
         "data_dir": None if data_dir is None else str(data_dir),
         "command": job.command,
         "track": list(track),
+        "device": device,
     }
 
 
@@ -125,6 +134,7 @@ def _run_in_process(
     data_dir: Path | None,
     watch: CellCallback | None,
     track: Sequence[str],
+    device: str,
 ) -> dict[Path, str]:
     failures: dict[Path, str] = {}
     for job in jobs:
@@ -144,6 +154,7 @@ def _run_in_process(
                     data_dir=data_dir,
                     watch=tracking.watch,
                     command=job.command,
+                    device=device,
                 )
         except ThalwegError as error:
             failure = str(error)
@@ -169,6 +180,7 @@ def _run_in_workers(
     data_dir: Path | None,
     watch: CellCallback | None,
     track: Sequence[str],
+    device: str,
 ) -> dict[Path, str]:
     """Run cells in worker processes. One thread per worker puts its messages into a queue."""
     todo: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
@@ -180,7 +192,7 @@ def _run_in_workers(
         for index in range(workers):
             thread = threading.Thread(
                 target=_feed_worker,
-                args=(processes, index, todo, messages, data_dir, track, closing),
+                args=(processes, index, todo, messages, data_dir, track, device, closing),
                 daemon=True,
             )
             thread.start()
@@ -203,6 +215,7 @@ def _feed_worker(
     messages: queue.SimpleQueue[tuple[CellJob, dict[str, Any]]],
     data_dir: Path | None,
     track: Sequence[str],
+    device: str,
     closing: threading.Event,
 ) -> None:
     """Give jobs to one process until none is left; replace the process if it dies."""
@@ -211,7 +224,7 @@ def _feed_worker(
             job = todo.get_nowait()
         except queue.Empty:
             return
-        request = make_request(job, data_dir, track)
+        request = make_request(job, data_dir, track, device)
         with suppress(RunError):  # running the cell will report a read-only folder
             RunFolder(job.folder).write_failure(None)
         for message in _read_messages(processes[index], request):

@@ -15,7 +15,7 @@ K clients, B samples, layer l with F inputs and O outputs, sample weights a:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from math import prod
 from typing import NamedTuple
@@ -25,17 +25,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from thalweg.core.types import Floats32, Ints
+from thalweg.core.tensors import get_wide_dtype
+from thalweg.core.types import Ints
 from thalweg.data.augment import Augmentation
-from thalweg.engine.gather import Gather
+from thalweg.engine.gather import Gather, RowIndices
 from thalweg.engine.stack_tasks import StackTask, count_columns
 from thalweg.local import Geometry, LocalTraining, Objective, Sgd, TaskLoss
 from thalweg.losses import CrossEntropy, Loss, MeanSquaredError
 from thalweg.nets import Net
 from thalweg.nets.layers import Dense, Flatten, Relu
 
-# Inputs that are gathered together: one megabyte, which the caches hold until they are used.
-GATHERED_NUMBERS = 1 << 18
+# Inputs that are gathered together: one megabyte, which the caches hold until they are used; on
+# an accelerator 64 megabytes.
+GATHERED_NUMBERS, GATHERED_ON_DEVICE = 1 << 18, 1 << 24
 
 
 class DenseLayer(NamedTuple):
@@ -95,6 +97,8 @@ class DenseTrainer:
         self, layers: list[DenseLayer], local: LocalTraining, gather: Gather, loss: Loss
     ) -> None:
         self._layers, self._local, self._gather = layers, local, gather
+        on_cpu = gather.device.type == "cpu"
+        self._gathered_numbers = GATHERED_NUMBERS if on_cpu else GATHERED_ON_DEVICE
         self._is_regression = isinstance(loss, MeanSquaredError)
 
     def take_steps(
@@ -105,12 +109,17 @@ class DenseTrainer:
         lr_scales: Tensor | None,  # (K, 1)
     ) -> Tensor:
         """Take the steps of K clients, in place; return the sums of their losses (K,)."""
-        losses = torch.zeros(len(params), dtype=torch.float64, device=params.device)
+        device = params.device
+        losses = torch.zeros(len(params), dtype=get_wide_dtype(device), device=device)
+        groups = list(_split_by_clients(task.live))
+        places = send_positions([clients for _, clients in groups], device)
+        rows_of_all = self._gather.prepare_rows(task.items)
+        weights = torch.tensor(task.weights, device=device)
         with torch.inference_mode():
-            for steps, clients in _split_by_clients(task.live):
+            for (steps, clients), place in zip(groups, places, strict=True):
                 is_all = len(clients) == len(params)
-                who = slice(None) if is_all else torch.from_numpy(clients).to(params.device)
-                stack = DenseStack(self._layers, len(clients), params.device)
+                who = slice(None) if is_all else place
+                stack = DenseStack(self._layers, len(clients), device)
                 rows = params[who]  # a view if all clients take the steps, else a copy
                 speeds = None if velocity is None else velocity[who]
                 stack.load(stack.params, rows)
@@ -118,7 +127,13 @@ class DenseTrainer:
                     stack.load(stack.velocity, speeds)
                 if lr_scales is not None:
                     stack.set_lr_scales(lr_scales[who])
-                losses[who] += self._take_all(stack, _select(task, steps, clients))
+                items = rows_of_all[steps]
+                if not is_all:
+                    items = items[:, place if isinstance(items, Tensor) else clients]
+                live = task.live[steps][:, clients]
+                widths = count_columns(task.weights[steps][:, clients], live)
+                part = _Batches(items, weights[steps][:, who], widths)
+                losses[who] += self._take_all(stack, part)
                 stack.store(stack.params, rows)
                 if speeds is not None:
                     stack.store(stack.velocity, speeds)
@@ -130,12 +145,14 @@ class DenseTrainer:
 
     def _take_all(self, stack: DenseStack, part: _Batches) -> Tensor:
         """Take steps of all clients of a stack; return the sums of their losses (K,)."""
-        sums = torch.zeros(stack.num_clients, dtype=torch.float64, device=stack.device)
+        sums = torch.zeros(
+            stack.num_clients, dtype=get_wide_dtype(stack.device), device=stack.device
+        )
         spaces: dict[int, Workspace] = {}
         for steps, width in self._split_steps(part, stack.num_clients):
             items = part.items[steps, :, :width]
             x, targets = self._gather.get_vectors("train", items)
-            weights = stack.send(part.weights[steps, :, :width])
+            weights = part.weights[steps, :, :width]
             if width not in spaces:
                 spaces[width] = Workspace(self._layers, stack.num_clients, width, stack.device)
             space = spaces[width]
@@ -146,7 +163,7 @@ class DenseTrainer:
                 self._compute_loss(space, targets[step], weights[step], per_sample[step])
                 self._run_backward(stack, space, x[step])
                 self._update(stack)
-            sums += per_sample.mul_(weights).sum((0, 2), dtype=torch.float64)
+            sums += per_sample.mul_(weights).sum((0, 2), dtype=sums.dtype)
         return sums
 
     def _split_steps(self, part: _Batches, num_clients: int) -> Iterator[tuple[slice, int]]:
@@ -155,7 +172,7 @@ class DenseTrainer:
             steps = list(group)
             end = steps[-1] + 1
             numbers = max(1, num_clients * width * self._layers[0].inputs)
-            together = max(1, GATHERED_NUMBERS // numbers)
+            together = max(1, self._gathered_numbers // numbers)
             for first in range(steps[0], end, together):
                 yield slice(first, min(first + together, end)), width
 
@@ -249,9 +266,6 @@ class DenseStack:
         self.lr_scales = torch.empty_like(self.params)
         self.load(self.lr_scales, scales.expand(-1, sum(self._sizes)))
 
-    def send(self, values: Floats32) -> Tensor:
-        return torch.from_numpy(values).to(self.device)
-
     def _views(self, vector: Tensor) -> list[Tensor]:
         K = self.num_clients
         pieces = vector.split([K * size for size in self._sizes])  # type: ignore[no-untyped-call]
@@ -280,8 +294,8 @@ class Workspace:
 class _Batches(NamedTuple):
     """Mini-batches of clients that all take every step."""
 
-    items: npt.NDArray[np.int32]  # (S, K, B)
-    weights: Floats32  # (S, K, B)
+    items: RowIndices  # (S, K, B)
+    weights: Tensor  # (S, K, B)
     widths: list[int]  # (S,) columns that are not padding for all clients
 
 
@@ -294,6 +308,9 @@ def _split_by_clients(live: npt.NDArray[np.bool_]) -> Iterator[tuple[slice, Ints
             yield slice(first, last), clients
 
 
-def _select(task: StackTask, steps: slice, clients: Ints) -> _Batches:
-    items, weights = task.items[steps][:, clients], task.weights[steps][:, clients]
-    return _Batches(items, weights, count_columns(weights, task.live[steps][:, clients]))
+def send_positions(parts: Sequence[Ints], device: torch.device) -> list[Tensor]:
+    """Copy several arrays of positions to a device at once."""
+    joined = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    sizes = [len(part) for part in parts]
+    found: list[Tensor] = list(torch.from_numpy(joined).to(device).split(sizes))  # type: ignore[no-untyped-call]
+    return found

@@ -21,7 +21,7 @@ from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyRespon
 from thalweg.data import Part
 from thalweg.data.base import Targets
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.stack_tasks import StackTask, Trainer, choose_stack_sizes
+from thalweg.engine.stack_tasks import StackLimit, StackTask, Trainer, choose_stack_sizes
 from thalweg.engine.step_seeds import noise_seeds
 from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation import (
@@ -88,8 +88,9 @@ class FastFederation:
         num_threads: int = 1,
         augments: bool = False,
         make_stacked: Callable[[], StackedTrainer] | None = None,
+        limit: StackLimit | None = None,  # of the device of the trainer
     ) -> None:
-        self.client_pool, self._num_threads = client_pool, num_threads
+        self.client_pool, self._num_threads, self._limit = client_pool, num_threads, limit
         self._make_stacked = make_stacked  # for recipes that use models in this process
         self._is_random = net.is_noisy or augments  # are steps random?
         self._labels, self._net, self._trainer = labels, net, trainer
@@ -238,9 +239,10 @@ class FastFederation:
         noise = self._noise_seeds(cohort)
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
-            stacked, client_rounds, rows = self._start_stack(trainer, cohort, bank, part, noise)
-            for _ in range(self.client_pool.clients.stream.ticks):
-                self._run_tick(trainer, stacked, client_rounds, rows)
+            with trainer.guard(part.stop - part.start):
+                stacked, client_rounds, rows = self._start_stack(trainer, cohort, bank, part, noise)
+                for _ in range(self.client_pool.clients.stream.ticks):
+                    self._run_tick(trainer, stacked, client_rounds, rows)
             self._finish_objectives(stacked, client_rounds, rows, cohort.jobs[part])
             if self.client_pool.clients.local.keeps_optimizer:
                 for client_round, mine in zip(client_rounds, rows, strict=True):
@@ -305,14 +307,18 @@ class FastFederation:
         batches, memos = [], []
         for client_round, mine in zip(client_rounds, rows, strict=True):
             client_round.observe()
-            starts = [start.numpy() for start in stacked.start[mine]]
+            starts = list(stacked.start[mine].cpu().numpy())
             if self.client_pool.clients.bank_with_split is not None:
                 losses = trainer.predict_many(np.stack(starts), "train", client_round.rows)[1]
                 client_round.split_samples(losses)
             for index, start in enumerate(starts):
                 batches.append(client_round.batches(index))
                 memos.append(client_round.memo(start, index))
-        memo = {name: torch.from_numpy(np.stack([m[name] for m in memos])) for name in memos[0]}
+        device = stacked.start.device
+        memo = {
+            name: torch.from_numpy(np.stack([m[name] for m in memos])).to(device)
+            for name in memos[0]
+        }
         task = stack(np.zeros(len(batches), dtype=np.int64), batches)
         trainer.steps(stacked, task.items, task.weights, task.live, memo, task.sizes)
         for client_round in client_rounds:
@@ -327,7 +333,8 @@ class FastFederation:
             return
         for client_round, mine in zip(client_rounds, rows, strict=True):
             for index, k in enumerate(range(mine.start, mine.stop)):
-                start, params = stacked.start[k].numpy(), stacked.params[k].numpy().copy()
+                start = stacked.start[k].cpu().numpy()
+                params = stacked.params[k].cpu().numpy().copy()
                 lr = local.lr * jobs[k].lr_scale
                 client_round.finish_round(
                     TrainingSummary(start, params, steps[k], lr, local.momentum), index
@@ -353,7 +360,7 @@ class FastFederation:
         )
 
     def _make_stacks(self, num_jobs: int) -> list[slice]:
-        ends = np.cumsum([0, *choose_stack_sizes(self._net, num_jobs)]).tolist()
+        ends = np.cumsum([0, *choose_stack_sizes(self._net, num_jobs, self._limit)]).tolist()
         return [slice(first, last) for first, last in pairwise(ends)]
 
     def _make_client_stacks(self, cohort: Cohort) -> list[slice]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from thalweg.data.base import Dataset, Part, Targets
 
-RowIndices = npt.NDArray[np.integer]
+RowIndices = npt.NDArray[np.integer] | Tensor  # a tensor: of `Gather.prepare_rows`
 # Changes samples before they are normalised.
 SampleTransform = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
@@ -34,6 +34,15 @@ class Gather:
             )
             self._scale = torch.tensor(1 / (255 * std), dtype=torch.float32)  # (H, W, C)
             self._shift = torch.tensor(-mean / std, dtype=torch.float32)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors that are returned."""
+        return torch.device("cpu")
+
+    def prepare_rows(self, rows: RowIndices) -> RowIndices:
+        """Return rows, of which parts are read later, where the data set is."""
+        return rows
 
     def num_samples(self, part: Part) -> int:
         return self._data.num_samples(part)
@@ -83,6 +92,7 @@ class Gather:
         return x.reshape(*rows.shape, -1), self._labels(part, rows)
 
     def _samples(self, part: Part, rows: RowIndices, change: SampleTransform | None) -> Tensor:
+        assert isinstance(rows, np.ndarray)
         samples = self._data.samples(part, rows)
         x = torch.from_numpy(samples if change is None else change(samples))
         return x.long() if self._is_sequence else x
@@ -91,8 +101,9 @@ class Gather:
     def is_regression(self) -> bool:
         return self._data.task == "regression"
 
-    def labels(self, part: Part, rows: RowIndices) -> Targets:
+    def labels(self, part: Part, rows: npt.NDArray[np.integer]) -> Targets:
         return self._data.labels(part, rows)
 
     def _labels(self, part: Part, rows: RowIndices) -> Tensor:
+        assert isinstance(rows, np.ndarray)
         return torch.from_numpy(self.labels(part, rows))

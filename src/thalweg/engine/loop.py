@@ -33,6 +33,12 @@ from thalweg.engine.builders import (
     make_model_factory,
 )
 from thalweg.engine.client_pool import ClientPool
+from thalweg.engine.devices import (
+    DeviceChoice,
+    check_device_name,
+    choose_actor_device,
+    choose_device,
+)
 from thalweg.engine.metrics import (
     count_learned_states,
     evaluate_round,
@@ -44,7 +50,7 @@ from thalweg.engine.metrics import (
 from thalweg.engine.online import score_simple_predictions
 from thalweg.engine.personal_models import add_personal_models, list_clients
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
-from thalweg.engine.ray.cluster import Workers, choose_cluster
+from thalweg.engine.ray.cluster import RayCluster, Workers, choose_cluster
 from thalweg.engine.result import TRAINING_ROWS, MetricsRow, Result, write_preprocessing
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
@@ -99,6 +105,7 @@ def run(
     address: str | None = None,
     num_gpus: float | None = None,
     workers: int | Literal["auto"] = "auto",
+    device: str = "auto",
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     data_dir: str | os.PathLike[str] | None = None,
@@ -121,6 +128,9 @@ def run(
     ``engine="ray"`` trains on the machines of a Ray cluster, with the same results as
     ``engine="fast"``. `address` is that of the cluster (by default Ray is started on this machine),
     `workers` the number of actors, and `num_gpus` the GPUs that each of them reserves.
+
+    `device` is where clients train: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, ``"xpu"``, or
+    ``"auto"``: an accelerator that PyTorch reports if PyTorch computes the net or the net is large.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
@@ -151,6 +161,7 @@ def run(
         result = tracking.result = run_plan(
             plan,
             workers=cluster or workers,
+            device=device,
             out=folder,
             resume=resume,
             data_dir=where,
@@ -164,6 +175,7 @@ def run_plan(
     plan: Plan,
     *,
     workers: Workers = "auto",
+    device: str = "auto",
     out: Path | None = None,
     resume: bool = False,
     data_dir: Path | None = None,
@@ -175,9 +187,10 @@ def run_plan(
     """Run a plan, in a folder if `out` is given. Pass `data` if it is already loaded.
 
     `federate` makes the federation if its clients are not in this process. It receives a client
-    pool with the world and without client states.
+    pool with the world and without client states. `device` is then not used.
     """
     check_not_loading()
+    check_device_name(device)
     use_native_sum()
     if isinstance(workers, int):
         require(workers >= 1, f"workers must be at least 1, got {workers}.")
@@ -201,14 +214,22 @@ def run_plan(
     data = apply_views(data, client_pool.world)
     if federate is None:
         check_has_data(client_pool.world)
+    found = DeviceChoice("cpu", "clients train elsewhere")
+    if federate is None and isinstance(workers, RayCluster):
+        found = choose_actor_device(device, workers.num_gpus)
+    elif federate is None:
+        found = choose_device(device, plan, data, net)
     # Only now, so that an invalid plan leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
-            plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
+            plan,
+            command=command or f"thalweg run {out}/plan.toml",
+            resume=resume,
+            device=found.name,
         )
         if federate is None:
-            federation = make_federation(plan, data, net, workers, client_pool)
+            federation = make_federation(plan, data, net, workers, client_pool, found.name)
         else:
             federation = federate(plan, data, net, client_pool)
         try:

@@ -46,13 +46,13 @@ class StackModelProbe(FixedModelProbe):
     """The model of the client in row `k` of a stack, while the stack is trained."""
 
     def __init__(self, trainer: StackedTrainer, stack: Stack, k: int) -> None:
-        super().__init__(trainer, stack.start[k].numpy())
+        super().__init__(trainer, stack.start[k].cpu().numpy())
         self._stack, self._k = stack, k
 
     def params(self) -> Floats32:
-        values: Floats32 = self._stack.params[self._k].numpy().copy()
+        values: Floats32 = self._stack.params[self._k].cpu().numpy().copy()
         return values
 
     def last_layer(self, rows: Ints, received: bool) -> LastLayer:
-        params = self._stack.start[self._k].numpy() if received else self.params()
+        params = self._stack.start[self._k].cpu().numpy() if received else self.params()
         return self._trainer.last_layer(params, rows)

@@ -36,10 +36,10 @@ class ModuleLeaves:
         for piece, is_frozen in zip(self.tensors, net.layer.is_frozen, strict=False):
             piece.requires_grad_(not is_frozen)
         self._trained = [i for i, piece in enumerate(self.tensors) if piece.requires_grad]
-        self._pieces = [torch.empty(0)] * len(self.tensors)  # of the gradient
+        self._pieces = [params.new_empty(0)] * len(self.tensors)  # of the gradient
         for i, piece in enumerate(self.tensors):
             if not piece.requires_grad:
-                self._pieces[i] = torch.zeros(piece.numel())
+                self._pieces[i] = params.new_zeros(piece.numel())
         self._gradient = torch.empty_like(params)
 
     def compute_gradient(self, loss: Tensor) -> Tensor:
@@ -119,14 +119,17 @@ class NetModel:
         """The same model without dropout, for use as a teacher."""
         return NetModel(self._net, self._is_stacked, passes=self._passes)
 
-    def restore_untrained(self, params: Tensor, before: Tensor | None) -> None:
+    def restore_untrained(
+        self, params: Tensor, before: Tensor | None, untrained: Tensor | None
+    ) -> None:
         """Undo a step for the values that optimizers do not change, and set new buffers.
 
-        `params` (K, P) are changed in place; `before` are the values of `select_untrained`.
+        `params` (K, P) are changed in place; `before` are the values of `select_untrained` at the
+        positions `untrained`.
         """
-        if before is None or self._net.untrained is None:
+        if before is None or untrained is None:
             return
-        params[:, self._net.untrained] = before
+        params[:, untrained] = before
         if self._buffers is not None:
             params[:, -self._net.num_buffers :] = self._buffers
 
@@ -158,9 +161,12 @@ class NetModel:
         return [Generator().manual_seed(seed) for seed in self._seeds]
 
 
-def select_untrained(net: Net, params: Tensor) -> Tensor | None:
-    """Return a copy of the values of (K, P) that optimizers do not change; None: there are none."""
-    return None if net.untrained is None else params[:, net.untrained]
+def select_untrained(untrained: Tensor | None, params: Tensor) -> Tensor | None:
+    """Return a copy of the values of (K, P) that optimizers do not change; None: there are none.
+
+    `untrained` are their positions, on the device of the parameters (see `Net.untrained`).
+    """
+    return None if untrained is None else params[:, untrained]
 
 
 class StackAugmentation:

@@ -84,7 +84,7 @@ CHECKPOINT_FILE = re.compile(
 
 
 class RunWarning(UserWarning):
-    """A run is resumed although a file of it is damaged, or with other versions of packages."""
+    """A run is resumed although a file of it is damaged, or with other packages or devices."""
 
 
 class RunFolder:
@@ -99,9 +99,10 @@ class RunFolder:
         self._logs: dict[str, _Log] = {}
         self._results: dict[str, Digest] = {}
 
-    def open(self, plan: AnyPlan, *, command: str, resume: bool) -> bool:
+    def open(self, plan: AnyPlan, *, command: str, resume: bool, device: str = "cpu") -> bool:
         """Lock the folder for a plan, and create it if needed.
 
+        `device` is recorded; if the run was started on another one, a `RunWarning` says so.
         Return whether it has a checkpoint. Its files are verified. If some are damaged, a
         `RunWarning` names them, and the checkpoint is that of the newest intact round.
         """
@@ -112,9 +113,9 @@ class RunFolder:
                 self._acquire_lock()
                 if (self.path / PLAN).exists() or list_rounds(self.path):
                     self._check_same_plan(plan, resume)
-                    self._choose_round()
+                    self._choose_round(device)
                 else:
-                    self._create(plan, command)
+                    self._create(plan, command, device)
         except BaseException:
             self.close()
             raise
@@ -241,8 +242,8 @@ class RunFolder:
 
     # --- create and resume ---
 
-    def _create(self, plan: AnyPlan, command: str) -> None:
-        recorded = {**environment(), "files": compute_user_files(plan)}
+    def _create(self, plan: AnyPlan, command: str, device: str) -> None:
+        recorded = {**environment(device), "files": compute_user_files(plan)}
         about = json.dumps(recorded, indent=2) + "\n"
         texts = {"command.txt": command + "\n", "environment.json": about}
         files = {name: write_file(self.path / name, text.encode()) for name, text in texts.items()}
@@ -293,7 +294,7 @@ class RunFolder:
                     "start a new run with the present file in another folder (--out)."
                 )
 
-    def _choose_round(self) -> None:
+    def _choose_round(self, device: str) -> None:
         """Resume after the newest intact round; report all damaged files."""
         damage: dict[str, str] = {}
         for rnd in list_rounds(self.path):
@@ -321,7 +322,7 @@ class RunFolder:
         del self._kept[:-KEPT_ROUNDS]
         chosen = self._kept[-1]
         damage |= self._checks.find_damage(chosen.results)
-        self._report(chosen, damage)
+        self._report(chosen, damage, device)
         for name in damage:
             move_folder_aside(self.path / name)
         self._cut_logs(chosen)
@@ -337,7 +338,7 @@ class RunFolder:
             )
         self._start_again()
 
-    def _report(self, chosen: Manifest, damage: Mapping[str, str]) -> None:
+    def _report(self, chosen: Manifest, damage: Mapping[str, str], device: str) -> None:
         if damage:
             lines = "".join(f"\n  {name} ({reason})" for name, reason in damage.items())
             warnings.warn(
@@ -346,7 +347,7 @@ class RunFolder:
                 stacklevel=2,
             )
         before = {"thalweg": chosen.version} | self._read_environment("packages")
-        now = {"thalweg": __version__, "kernel": get_kernel_name()} | _package_versions()
+        now = {"thalweg": __version__} | find_software(device)
         changes = [
             f"{name} {version} -> {now[name]}"
             for name, version in before.items()
@@ -545,7 +546,7 @@ def _explain_sizes(plan: AnyPlan, changes: Iterable[str]) -> str:
     return f"\nUnless they were set, they follow from the rows of {path}: has the file changed?"
 
 
-def environment() -> dict[str, Any]:
+def environment(device: str = "cpu") -> dict[str, Any]:
     """Return the versions and the machine that a run uses."""
     return {
         "thalweg": __version__,
@@ -553,8 +554,13 @@ def environment() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "packages": _package_versions() | {"kernel": get_kernel_name()},
+        "packages": find_software(device),
     }
+
+
+def find_software(device: str) -> dict[str, str]:
+    """Return what determines the bits of a run, besides its plan and this version."""
+    return _package_versions() | {"kernel": get_kernel_name(), "device": device}
 
 
 @cache

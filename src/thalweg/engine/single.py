@@ -98,7 +98,7 @@ class SingleTrainer:
             logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
             right = torch.from_numpy(self.data.labels(part, rows))
             losses = self.loss(logits, right)
-        return decode_outputs(self.loss, logits, right), losses.numpy()
+        return decode_outputs(self.loss, logits, right).numpy(), losses.numpy()
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None
@@ -171,9 +171,10 @@ class Training:
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
         model = self._model()
         loss, gradient = self._loss_and_gradient(model, batch, memo)
-        untrained = select_untrained(self._trainer.net, self._now[None])
+        positions = self._trainer.net.untrained
+        untrained = select_untrained(positions, self._now[None])
         self._now = self._optimizer.move(self._now, gradient, lr_scale)
-        model.restore_untrained(self._now[None], untrained)
+        model.restore_untrained(self._now[None], untrained, positions)
         self.seen_losses.append(loss)
 
     def export_optimizer(self) -> ClientOptimizerState:

@@ -6,6 +6,7 @@ This module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +30,32 @@ class StackTask(NamedTuple):
     lr_scales: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
     noise: Ints | None = None  # (K,) seeds of dropout and augmentation; None: neither
     sizes: Ints | None = None  # (S, K) samples without padding; None: up to the last weight above 0
+
+
+def split_task(task: StackTask, size: int) -> list[StackTask]:
+    """Return a task in parts of at most `size` clients."""
+    parts = []
+    for first in range(0, len(task.models), size):
+        mine = slice(first, first + size)
+        parts.append(
+            StackTask(
+                models=task.models[mine],
+                items=task.items[:, mine],
+                weights=task.weights[:, mine],
+                live=task.live[:, mine],
+                lr_scales=None if task.lr_scales is None else task.lr_scales[mine],
+                noise=None if task.noise is None else task.noise[mine],
+                sizes=None if task.sizes is None else task.sizes[:, mine],
+            )
+        )
+    return parts
+
+
+@dataclass
+class StackLimit:
+    """How many clients fit the memory of a device; a trainer lowers it if they do not."""
+
+    size: int
 
 
 class Trainer(Protocol):
@@ -83,21 +110,25 @@ def stack_size(net: Net) -> int:
     return min(max(4, (1 << 17) // net.num_params), 512)
 
 
-def choose_stack_sizes(net: Net, num_jobs: int) -> list[int]:
+def choose_stack_sizes(net: Net, num_jobs: int, limit: StackLimit | None = None) -> list[int]:
     """Return the sizes of the stacks of a cohort: balanced, and an even number for two workers.
 
     They depend on the net and the cohort, not on the number of workers, and so do the results.
+    With the limit of a device: as few stacks as possible.
 
     >>> from thalweg.nets import Cnn, LeNet5
     >>> choose_stack_sizes(LeNet5().build((1, 28, 28), 10), num_jobs=7)
     [4, 3]
     >>> choose_stack_sizes(Cnn().build((3, 32, 32), 10), num_jobs=3)
     [1, 1, 1]
+    >>> choose_stack_sizes(LeNet5().build((1, 28, 28), 10), num_jobs=7, limit=StackLimit(9))
+    [7]
     """
     if num_jobs == 0:
         return []
-    stacks = -(-num_jobs // stack_size(net))
-    stacks = min(stacks + stacks % 2, num_jobs)
+    stacks = -(-num_jobs // (stack_size(net) if limit is None else limit.size))
+    if limit is None:
+        stacks = min(stacks + stacks % 2, num_jobs)
     return [num_jobs // stacks + (i < num_jobs % stacks) for i in range(stacks)]
 
 

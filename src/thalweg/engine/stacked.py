@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from thalweg.core.tensors import get_wide_dtype
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part, Targets
 from thalweg.data.predictions import ModelPredictions
-from thalweg.engine.dense import make_dense_trainer
-from thalweg.engine.gather import Gather, SampleTransform
+from thalweg.engine.dense import make_dense_trainer, send_positions
+from thalweg.engine.gather import Gather, RowIndices, SampleTransform
 from thalweg.engine.models import (
     ModuleLeaves,
     NetModel,
@@ -75,7 +76,11 @@ class Stack:
 
 
 class StackedTrainer(ModelPredictions):
-    """Trains in this process, on one thread: call `begin`, any number of `steps`, and `finish`."""
+    """Trains in this process, on one thread: call `begin`, any number of `steps`, and `finish`.
+
+    The tensors are on the device of `gather`. With `stack_all` all nets that can be are stacked;
+    by default those that gain from it in the caches of a processor.
+    """
 
     def __init__(
         self,
@@ -87,16 +92,21 @@ class StackedTrainer(ModelPredictions):
         augment: Augmentation | None = None,
         loss: Loss = CrossEntropy(),  # noqa: B008  frozen
         native: NativeTrainer | None = None,
+        stack_all: bool = False,
     ) -> None:
         self._net, self._objective, self._local, self._gather = net, objective, local, gather
+        self._device = gather.device
         self._geometry, self._augment, self._loss = geometry, augment, loss
         self._native = native  # computes predictions, and steps if it can
         self._passes: NativePasses | None = None  # computes outputs and gradients for objectives
         if native is not None:
             self._passes = NativePasses(native.parts.kernel, native.parts.program)
-        self._is_stacked = stack_size(net) > 1  # if False: one model after the other
+        # If False: one model after the other.
+        self._is_stacked = net.can_stack if stack_all else stack_size(net) > 1
         self._dense = make_dense_trainer(net, objective, local, gather, geometry, augment, loss)
         self._takes_turns = isinstance(net, ModuleNet) and not self._is_stacked  # one per step
+        self._untrained = None if net.untrained is None else net.untrained.to(self._device)
+        self._predict_batch = PREDICT_BATCH
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
         counts = [len(task.models) for task in tasks]
@@ -124,22 +134,35 @@ class StackedTrainer(ModelPredictions):
         noise: Ints | None = None,
     ) -> Stack:
         """Start the training of K clients, each with a model of the bank."""
-        start = torch.empty(len(models), bank.shape[1])
-        assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
-        np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
-        local = self._local
+        start, local = self._take_models(bank, models), self._local
         optimizer = local.optimizer.init(start, local.step_settings, self._net.param_shapes)
         params = start.clone()
         return Stack(
             start=start,
             params=params,
             optimizer=optimizer,
-            loss_sum=torch.zeros(len(start), dtype=torch.float64),
+            loss_sum=torch.zeros(
+                len(start), dtype=get_wide_dtype(self._device), device=self._device
+            ),
             num_steps=np.zeros(len(start), dtype=np.int64),
-            lr_scales=None if lr_scales is None else torch.tensor(lr_scales).view(-1, 1),
+            lr_scales=None if lr_scales is None else self.send(lr_scales).view(-1, 1),
             noise=noise,
             leaves=self._make_leaves(params),
         )
+
+    def send(self, values: npt.NDArray[Any]) -> Tensor:
+        """Copy an array to the device."""
+        return torch.tensor(values, device=self._device)
+
+    def _take_models(self, bank: Floats32, models: Ints) -> Tensor:
+        """Return rows (K, P) of a bank on the device, to which each of them is copied once."""
+        assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
+        if self._device.type == "cpu":
+            found = torch.empty(len(models), bank.shape[1])
+            np.take(bank, models, axis=0, out=found.numpy(), mode="clip")  # "raise" copies twice
+            return found
+        used, places = np.unique(models, return_inverse=True)
+        return self.send(bank[used])[self.send(places)]
 
     def steps(
         self,
@@ -167,17 +190,25 @@ class StackedTrainer(ModelPredictions):
             )
             stack.num_steps[:] += live.sum(axis=0)
             return
-        memo = memo or {}
-        widths = count_columns(weights, live)
-        for step, width in enumerate(widths):
-            who = np.flatnonzero(live[step])
+        # Everything is copied to the device before the first step.
+        memo, sent = memo or {}, self.send(weights)
+        rows = items if self._is_augmented(stack) else self._gather.prepare_rows(items)
+        everybody = [np.flatnonzero(mine) for mine in live]
+        places = send_positions(everybody, self._device)
+        for step, width in enumerate(count_columns(weights, live)):
+            who, place = everybody[step], places[step]
             if not self._takes_turns:
-                self._step_clients(stack, who, items[step, :, :width], weights[step], memo)
+                block = rows[step, :, :width]
+                self._step_clients(stack, who, place, block, sent[step], memo)
                 continue
             for k in range(len(who)):
                 size = width if sizes is None else int(sizes[step, who[k]])
-                mine = who[k : k + 1]
-                self._step_clients(stack, mine, items[step, :, :size], weights[step], memo)
+                one, block = slice(k, k + 1), rows[step, :, :size]
+                self._step_clients(stack, who[one], place[one], block, sent[step], memo)
+
+    def _is_augmented(self, stack: Stack) -> bool:
+        """Return whether samples are changed in this process before they are sent."""
+        return self._augment is not None and stack.noise is not None
 
     def _take_native_steps(self, native: NativeTrainer, stack: Stack, task: StackTask) -> None:
         velocity = stack.optimizer.get("velocity")
@@ -192,20 +223,27 @@ class StackedTrainer(ModelPredictions):
         self,
         stack: Stack,
         who: Ints,
-        items: npt.NDArray[np.int32],  # (K, B)
-        weights: Floats32,  # (K, at least B)
+        place: Tensor,  # `who` on the device
+        items: RowIndices,  # (K, B)
+        weights: Tensor,  # (K, at least B)
         memo: Mapping[str, Tensor],
     ) -> None:
         """Take one step of the clients `who` of a stack."""
         width = items.shape[1]
         if len(who) == len(stack.params):
-            self._step(stack, items, weights[:, :width], memo)
+            block = weights[:, :width].clone(memory_format=torch.contiguous_format)  # aligned
+            self._step(stack, items, block, memo)
         elif len(who):
-            chosen = _select_clients(stack, who)
+            chosen = _select_clients(stack, who, place)
             chosen = replace(chosen, leaves=self._make_leaves(chosen.params))
-            chosen_memo = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
-            self._step(chosen, items[who], weights[who, :width], chosen_memo)
-            _write_back(stack, who, chosen)
+            chosen_memo = {name: value[place] for name, value in memo.items()}
+            mine = items[place] if isinstance(items, Tensor) else items[who]
+            self._step(chosen, mine, weights[place, :width], chosen_memo)
+            _write_back(stack, who, place, chosen)
+
+    def guard(self, num_clients: int) -> AbstractContextManager[None]:
+        """Return a context for steps of clients, which reports errors of a device."""
+        return nullcontext()
 
     def export_optimizer(self, stack: Stack, k: int) -> ClientOptimizerState:
         """Return the optimizer state of client k of a stack, to be kept until its next round."""
@@ -217,9 +255,13 @@ class StackedTrainer(ModelPredictions):
 
     def finish(self, stack: Stack, deltas: Floats32) -> Floats:
         """Write the parameter changes into deltas (K, P); return the mean losses (K,)."""
-        torch.sub(stack.params, stack.start, out=torch.from_numpy(deltas))
+        found = torch.from_numpy(deltas)
+        if self._device.type == "cpu":
+            torch.sub(stack.params, stack.start, out=found)
+        else:
+            found.copy_(stack.params - stack.start)
         with np.errstate(invalid="ignore"):  # without a step: 0 / 0 is nan
-            return stack.loss_sum.numpy() / stack.num_steps
+            return stack.loss_sum.cpu().numpy() / stack.num_steps
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None
@@ -227,12 +269,15 @@ class StackedTrainer(ModelPredictions):
         if self._native is not None:
             return self._native.predict_many(models, part, rows)
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
-        labels = np.repeat(self._gather.labels(part, rows)[None], len(models), axis=0)
-        losses = np.empty((len(models), len(rows)), dtype=np.float32)
+        of_one = self._gather.labels(part, rows[:0]).shape[1:]  # () or (D,)
+        dtype = torch.float32 if self._gather.is_regression else torch.int64
+        shape = (len(models), len(rows))
+        labels = torch.empty(*shape, *of_one, dtype=dtype, device=self._device)
+        losses = torch.empty(shape, device=self._device)
         for mine, number, logits, right in self._compute_logits(models, part, rows):
             labels[number, mine] = decode_outputs(self._loss, logits, right)
-            losses[number, mine] = self._loss(logits, right).numpy()
-        return labels, losses
+            losses[number, mine] = self._loss(logits, right)
+        return labels.cpu().numpy(), losses.cpu().numpy()
 
     def scores_many(self, models: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
@@ -252,14 +297,14 @@ class StackedTrainer(ModelPredictions):
         """Return the logits (M, n, C) of models on rows of a part."""
         if self._native is not None:
             return self._native.outputs_many(models, part, rows)
-        found = np.empty((len(models), len(rows), self._net.num_classes), dtype=np.float32)
+        found = torch.empty(len(models), len(rows), self._net.num_classes, device=self._device)
         for mine, number, logits, _ in self._compute_logits(models, part, rows):
-            found[number, mine] = logits.numpy()
-        return found
+            found[number, mine] = logits
+        return found.cpu().numpy()
 
     def last_layer(self, params: Floats32, rows: Ints) -> LastLayer:
         """Return errors and inputs of the last layer of a model on training samples."""
-        model = torch.tensor(params)
+        model = self.send(params)
         errors, features = [], []
         with one_thread(), torch.inference_mode():
             for first in range(0, len(rows), PREDICT_BATCH):
@@ -275,15 +320,15 @@ class StackedTrainer(ModelPredictions):
                 else:
                     x, labels = self._gather.get_single("train", mine)
                     logits, features_here = self._net.with_features(model, x)
-                errors.append(compute_output_errors(self._loss, logits, labels).numpy())
-                features.append(features_here.contiguous().numpy())
+                errors.append(compute_output_errors(self._loss, logits, labels))
+                features.append(features_here)
         if not errors:
             x, _ = self._gather.get_single(
                 "train", np.zeros(1, dtype=np.int64)
             )  # any row, for the shapes
             logits, inner = self._net.with_features(model, x)
-            return LastLayer(logits.numpy()[:0], inner.numpy()[:0])
-        return LastLayer(np.concatenate(errors), np.concatenate(features))
+            return LastLayer(logits[:0].cpu().numpy(), inner[:0].cpu().numpy())
+        return LastLayer(torch.cat(errors).cpu().numpy(), torch.cat(features).cpu().numpy())
 
     def labels(self, rows: Ints) -> Targets:
         """Return the targets of training samples."""
@@ -294,40 +339,42 @@ class StackedTrainer(ModelPredictions):
 
         None: the mean.
         """
-        total = torch.zeros(len(params), dtype=torch.float64)
-        shares = torch.tensor(
-            np.full(len(rows), 1 / max(len(rows), 1)) if weights is None else weights
-        )
+        total = self._make_sums(len(params))
+        given = np.full(len(rows), 1 / max(len(rows), 1)) if weights is None else weights
+        shares = self.send(given.astype(np.float32))
         with one_thread():
             for first in range(0, len(rows), PREDICT_BATCH):
                 mine = slice(first, first + PREDICT_BATCH)
-                one = torch.tensor(params)[None].requires_grad_()
+                one = self.send(params)[None].requires_grad_()
                 model, x, labels = self._inputs(rows[None, mine])
                 losses = self._loss(model(one, x)[0], labels[0])
-                (gradient,) = torch.autograd.grad((losses * shares[mine].float()).sum(), one)
+                (gradient,) = torch.autograd.grad((losses * shares[mine]).sum(), one)
                 total += gradient[0]
-        return total.float().numpy()
+        return total.float().cpu().numpy()
 
     def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
         """Return (P,) the mean squared gradient of the loss over training samples."""
-        total = torch.zeros(len(params), dtype=torch.float64)
+        total = self._make_sums(len(params))
         together = max(1, GRADIENT_NUMBERS // len(params)) if self._is_stacked else 1
         with one_thread():
             for first in range(0, len(rows), together):
                 mine = rows[first : first + together]
-                many = torch.tensor(params).expand(len(mine), -1).clone().requires_grad_()
+                many = self.send(params).expand(len(mine), -1).clone().requires_grad_()
                 # One sample per model: the kernel computes 16 at a time, so torch is faster.
                 model, x, labels = self._inputs(mine[:, None], uses_kernel=False)
                 losses = self._loss(model(many, x)[:, 0], labels[:, 0])
                 (gradients,) = torch.autograd.grad(losses.sum(), many)
-                total += gradients.square().sum(0, dtype=torch.float64)
-        return (total / max(len(rows), 1)).float().numpy()
+                total += gradients.square().sum(0, dtype=total.dtype)
+        return (total / max(len(rows), 1)).float().cpu().numpy()
+
+    def _make_sums(self, num_params: int) -> Tensor:
+        return torch.zeros(num_params, dtype=get_wide_dtype(self._device), device=self._device)
 
     def close(self) -> None:
         """Nothing to close."""
 
     def _inputs(
-        self, rows: npt.NDArray[np.integer], stack: Stack | None = None, uses_kernel: bool = True
+        self, rows: RowIndices, stack: Stack | None = None, uses_kernel: bool = True
     ) -> tuple[NetModel, Tensor, Tensor]:
         """Return the model, inputs (K, B, ...) and targets (K, B) of training rows (K, B).
 
@@ -350,13 +397,13 @@ class StackedTrainer(ModelPredictions):
     def _step(
         self,
         stack: Stack,
-        rows: npt.NDArray[np.int32],
-        weights: Floats32,
+        rows: RowIndices,
+        weights: Tensor,
         memo: Mapping[str, Tensor],
     ) -> None:
         """Take one gradient step of every client of the stack; rows and weights are (K, B)."""
         model, x, labels = self._inputs(rows, stack)
-        batch = Batch(x, labels, torch.tensor(weights), self._loss)
+        batch = Batch(x, labels, weights, self._loss)
         leaves, memo = stack.leaves, {"start": stack.start, **memo}
         if leaves is None:
             params = stack.params.detach().requires_grad_()  # shares memory with the stack
@@ -367,9 +414,9 @@ class StackedTrainer(ModelPredictions):
             loss = self._objective.loss(model, leaves.params, batch, memo)  # (1,)
             gradient = leaves.compute_gradient(loss)
         with torch.no_grad():
-            untrained = select_untrained(self._net, stack.params)
+            before = select_untrained(self._untrained, stack.params)
             self._descend(stack, gradient)
-            model.restore_untrained(stack.params, untrained)
+            model.restore_untrained(stack.params, before, self._untrained)
             stack.loss_sum.add_(loss)
         stack.num_steps[:] += 1
 
@@ -396,17 +443,18 @@ class StackedTrainer(ModelPredictions):
 
         The samples of a batch are read once for all models.
         """
-        params = [torch.tensor(model) for model in models]
+        params = [self.send(model) for model in models]
+        places = self._gather.prepare_rows(rows)
         with one_thread(), torch.inference_mode():
-            for first in range(0, len(rows), PREDICT_BATCH):
-                mine = slice(first, first + PREDICT_BATCH)
+            for first in range(0, len(rows), self._predict_batch):
+                mine = slice(first, first + self._predict_batch)
                 if self._is_stacked:
-                    x, targets = self._gather.get_stacked(part, rows[None, mine])
+                    x, targets = self._gather.get_stacked(part, places[None, mine])
                     for number, model in enumerate(params):
                         logits = self._net.apply_stacked(model[None], x)[0]
                         yield mine, number, logits, targets[0]
                     continue
-                x, targets = self._gather.get_single(part, rows[mine])
+                x, targets = self._gather.get_single(part, places[mine])
                 for number, model in enumerate(params):
                     yield mine, number, self._net.apply(model, x), targets
 
@@ -434,13 +482,12 @@ def map_in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int)
         return list(pool.map(work, parts))
 
 
-def _select_clients(stack: Stack, who: Ints) -> Stack:
-    """Copy the clients `who` to a new stack."""
-    index = torch.from_numpy(who)
+def _select_clients(stack: Stack, who: Ints, index: Tensor) -> Stack:
+    """Copy the clients `who`, on the device `index`, to a new stack."""
     return Stack(
         start=stack.start[index],
         params=stack.params[index],
-        optimizer=select_rows(stack.optimizer, who),
+        optimizer=select_rows(stack.optimizer, who, index),
         loss_sum=stack.loss_sum[index],
         num_steps=stack.num_steps[who],
         lr_scales=None if stack.lr_scales is None else stack.lr_scales[index],
@@ -449,9 +496,8 @@ def _select_clients(stack: Stack, who: Ints) -> Stack:
     )
 
 
-def _write_back(stack: Stack, who: Ints, chosen: Stack) -> None:
-    index = torch.from_numpy(who)
+def _write_back(stack: Stack, who: Ints, index: Tensor, chosen: Stack) -> None:
     stack.params[index] = chosen.params
-    write_rows(stack.optimizer, who, chosen.optimizer)
+    write_rows(stack.optimizer, who, chosen.optimizer, index)
     stack.loss_sum[index] = chosen.loss_sum
     stack.num_steps[who] = chosen.num_steps

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from thalweg.core.config import check_ranges, parse
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.registry import plain_options, registered_name
+from thalweg.core.tensors import get_wide_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -192,8 +193,9 @@ class Adam:
     def init(self, params: Tensor, settings: StepSettings, shapes: Shapes) -> StackState:
         import torch
 
+        wide = get_wide_dtype(params.device)
         return {
-            "num_steps": torch.zeros(len(params), dtype=torch.float64),
+            "num_steps": torch.zeros(len(params), dtype=wide, device=params.device),
             "mean": torch.zeros_like(params),
             "square": torch.zeros_like(params),
         }
@@ -325,7 +327,8 @@ class TorchOptimizer:
         return {**fields, "options": options}
 
     def init(self, params: Tensor, settings: StepSettings, shapes: Shapes) -> StackState:
-        return {"clients": [self.make_steps(settings, shapes) for _ in range(len(params))]}
+        steps = [self.make_steps(settings, shapes, params.device) for _ in range(len(params))]
+        return {"clients": steps}
 
     def step(
         self,
@@ -335,18 +338,21 @@ class TorchOptimizer:
         settings: StepSettings,
         lr_scale: Tensor | None = None,
     ) -> None:
-        for k, client in enumerate(state["clients"]):
-            scale = 1.0 if lr_scale is None else float(lr_scale[k])
+        clients = state["clients"]
+        scales = [1.0] * len(clients) if lr_scale is None else lr_scale.flatten().tolist()
+        for k, (client, scale) in enumerate(zip(clients, scales, strict=True)):
             client.step(params[k], gradient[k], settings.lr * scale)
 
-    def make_steps(self, settings: StepSettings, shapes: Shapes) -> TorchSteps:
-        """Return the optimizer of one client."""
+    def make_steps(
+        self, settings: StepSettings, shapes: Shapes, device: torch.device | None = None
+    ) -> TorchSteps:
+        """Return the optimizer of one client; its tensors are on a device (None: the CPU)."""
         options: dict[str, Any] = {"lr": settings.lr, **self._used_options()}
         if self.accepts_momentum:
             options["momentum"] = settings.momentum
         if self.accepts_weight_decay:
             options["weight_decay"] = settings.weight_decay
-        return TorchSteps(self._find_class(), shapes, options)
+        return TorchSteps(self._find_class(), shapes, options, device)
 
     def _find_class(self) -> type[torch.optim.Optimizer]:
         known = list_torch_optimizers()
@@ -378,11 +384,15 @@ class TorchSteps:
     """An optimizer of torch.optim for the flat parameters (P,) of one client."""
 
     def __init__(
-        self, cls: type[torch.optim.Optimizer], shapes: Shapes, options: Mapping[str, Any]
+        self,
+        cls: type[torch.optim.Optimizer],
+        shapes: Shapes,
+        options: Mapping[str, Any],
+        device: torch.device | None = None,
     ) -> None:
         import torch
 
-        self._tensors = [torch.empty(shape) for shape in shapes]
+        self._tensors = [torch.empty(shape, device=device) for shape in shapes]
         plain: dict[str, Any] = {"foreach": False} if "foreach" in _arguments(cls) else {}
         self._optimizer: Any = cls(self._tensors, **plain, **options)
 
@@ -403,7 +413,9 @@ class TorchSteps:
         import torch
 
         return {
-            f"{index}.{name}": np.array(value.numpy() if isinstance(value, torch.Tensor) else value)
+            f"{index}.{name}": np.array(
+                value.cpu().numpy() if isinstance(value, torch.Tensor) else value
+            )
             for index, tensor in enumerate(self._tensors)
             for name, value in self._optimizer.state[tensor].items()
             if value is not None
@@ -415,7 +427,9 @@ class TorchSteps:
 
         for key, value in exported.items():
             index, name = key.split(".", maxsplit=1)
-            self._optimizer.state[self._tensors[int(index)]][name] = torch.tensor(value)
+            tensor = self._tensors[int(index)]
+            device = "cpu" if name == "step" else tensor.device  # as torch.optim does
+            self._optimizer.state[tensor][name] = torch.tensor(value, device=device)
 
 
 def make_reference_steps(
@@ -468,22 +482,32 @@ def _as_clause(error: Exception) -> str:
     return str(error).rstrip(".")
 
 
-def select_rows(state: StackState, rows: npt.NDArray[np.int64]) -> StackState:
-    """Return the state of some clients of a stack; tensors are copied."""
+def select_rows(
+    state: StackState, rows: npt.NDArray[np.int64], index: Tensor | None = None
+) -> StackState:
+    """Return the state of some clients of a stack; tensors are copied.
+
+    `index` are the rows on the device of the state, if it is not the CPU.
+    """
     import torch
 
-    index = torch.from_numpy(rows)
+    index = torch.from_numpy(rows) if index is None else index
     return {
         name: [value[k] for k in rows] if isinstance(value, list) else value[index]
         for name, value in state.items()
     }
 
 
-def write_rows(state: StackState, rows: npt.NDArray[np.int64], chosen: StackState) -> None:
+def write_rows(
+    state: StackState,
+    rows: npt.NDArray[np.int64],
+    chosen: StackState,
+    index: Tensor | None = None,
+) -> None:
     """Write the result of `select_rows` back after a step."""
     import torch
 
-    index = torch.from_numpy(rows)
+    index = torch.from_numpy(rows) if index is None else index
     for name, value in state.items():
         if not isinstance(value, list):  # the objects of a list have changed in place
             value[index] = chosen[name]
@@ -496,7 +520,7 @@ def export_row(state: StackState, k: int) -> ClientOptimizerState:
         if isinstance(value, list):
             exported |= value[k].export()
         else:
-            exported[name] = value[k].numpy().copy()
+            exported[name] = value[k].cpu().numpy().copy()
     return exported
 
 
@@ -568,7 +592,9 @@ def _plain_option(value: Any) -> Any:
 
 def _scale_lr(settings: StepSettings, lr_scale: Tensor | None) -> float | Tensor:
     """Return the learning rate, or those of the clients (K, 1) in float64."""
-    return settings.lr if lr_scale is None else settings.lr * lr_scale.double()
+    if lr_scale is None:
+        return settings.lr
+    return settings.lr * lr_scale.to(get_wide_dtype(lr_scale.device))
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {

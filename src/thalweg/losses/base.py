@@ -67,13 +67,13 @@ def count_outputs(loss: Loss, num_outputs: int) -> int:
     return 1 if has_single_logit(loss) else num_outputs
 
 
-def decode_outputs(loss: Loss, outputs: Tensor, targets: Tensor) -> npt.NDArray[Any]:
+def decode_outputs(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return predictions like the targets: labels (n,), or numbers (n,) or (n, D)."""
     if targets.is_floating_point():
-        return outputs.reshape(targets.shape).numpy()
+        return outputs.reshape(targets.shape)
     if has_single_logit(loss):
-        return (outputs[:, 0] > 0).long().numpy()
-    return outputs.argmax(1).numpy()
+        return (outputs[:, 0] > 0).long()
+    return outputs.argmax(1)
 
 
 def get_log_probabilities(loss: Loss, outputs: Tensor, is_regression: bool) -> Tensor:
@@ -100,7 +100,7 @@ def compute_output_errors(loss: Loss, outputs: Tensor, targets: Tensor) -> Tenso
 
     if isinstance(loss, CrossEntropy):
         errors = outputs.softmax(1)
-        errors[torch.arange(len(targets)), targets] -= 1
+        errors[torch.arange(len(targets), device=targets.device), targets] -= 1
         return errors
     with torch.inference_mode(False), torch.enable_grad():
         at = outputs.clone().requires_grad_()

@@ -44,7 +44,8 @@ class Dropout(ParameterlessLayer):
         Numbers are drawn in order, so that the first samples of a larger batch (B, ...) get the
         same factors as in a smaller one. `bernoulli_` does not guarantee this.
         """
-        return (torch.rand(shape, generator=noise) >= self.rate).float() / (1 - self.rate)
+        drawn = torch.rand(shape, generator=noise, device=noise.device)
+        return (drawn >= self.rate).float() / (1 - self.rate)
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         return x
@@ -63,11 +64,13 @@ class Dropout(ParameterlessLayer):
         return x * masks.movedim(1, -1)  # (K, ..., B)
 
 
-def fork_generators(noise: Generator, count: int) -> list[Generator]:
-    """Independent generators for `count` layers.
+def fork_generators(
+    noise: Generator, count: int, device: torch.device | None = None
+) -> list[Generator]:
+    """Independent generators for `count` layers on a device (None: the CPU).
 
     Each call takes `count` numbers from `noise`, however much the layers draw. Otherwise a padded
     batch would shift the draws of all later layers.
     """
     seeds = torch.randint(2**63 - 1, (count,), generator=noise).tolist()
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
+    return [torch.Generator(device or "cpu").manual_seed(seed) for seed in seeds]

@@ -45,11 +45,14 @@ _RNG_LOCK = threading.RLock()  # torch has one generator for all threads
 
 
 @contextmanager
-def use_seed(seed: int) -> Iterator[None]:
-    """Use a seed for all numbers that torch draws; the global generator is restored afterwards."""
+def use_seed(seed: int, device_type: str = "cpu") -> Iterator[None]:
+    """Use a seed for all numbers that torch draws; the CPU's generator is restored afterwards."""
     with _RNG_LOCK:
         before = torch.get_rng_state()
-        torch.default_generator.manual_seed(seed)
+        if device_type == "cpu":
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)  # of all devices
         try:
             yield
         finally:
@@ -176,7 +179,8 @@ class ModuleLayer:
             holder[key] = tensors[name]
         self._local.features = None
         draws = self.draws if training else self.draws_in_eval
-        with use_seed(CHECK_SEED if seed is None else seed) if draws else nullcontext():
+        seed = CHECK_SEED if seed is None else seed
+        with use_seed(seed, x.device.type) if draws else nullcontext():
             found = module(inputs)
         features, self._local.features = self._local.features, None
         outputs = self._convert_outputs(found, len(inputs))
@@ -212,7 +216,7 @@ class ModuleLayer:
             tensors[name] = value.detach() if is_frozen else value
         for name, value in zip(self.buffers, weights[len(self.params) :], strict=True):
             tensors[name] = value.detach().clone() if training else value.detach()
-        for name, value in self.constants.items():
+        for name, value in self._get_constants(weights[0].device).items():
             tensors[name] = value.clone()
         return tensors
 
@@ -226,6 +230,16 @@ class ModuleLayer:
     def constants(self) -> dict[str, Tensor]:
         """Buffers that are not in the vector: integers, infinite ones, those that are not saved."""
         return {k: v for k, v in self.module.named_buffers() if k not in self.buffers}
+
+    def _get_constants(self, device: torch.device) -> dict[str, Tensor]:
+        """Return the constants on a device, to which they are copied once per thread."""
+        if device.type == "cpu":
+            return self.constants
+        copies = vars(self._local).setdefault("constants", {})
+        if device not in copies:
+            copies[device] = {name: value.to(device) for name, value in self.constants.items()}
+        found: dict[str, Tensor] = copies[device]
+        return found
 
     def _convert_outputs(self, found: Any, batch: int) -> Tensor:
         """Return the outputs as a tensor (B, C)."""

@@ -18,6 +18,7 @@ from thalweg.core.errors import ConfigError, ShapeMismatch
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
 
 if TYPE_CHECKING:
+    import torch
     from torch import Generator, Tensor
 
 Shape = tuple[int, ...]
@@ -283,7 +284,7 @@ class Net:
         """Input (K, ..., B) and output (K, C, B) of the last layer of K models."""
         K = len(params)
         pieces = iter(params.split(self.sizes, dim=1))  # type: ignore[no-untyped-call]
-        generators = self._noise_generators(noise, K)
+        generators = self._noise_generators(noise, K, x.device)
         before = x = x.movedim(1, -1)  # (K, *input_shape, B)
         for layer in self._stackable:
             before = x
@@ -298,7 +299,7 @@ class Net:
         """Input and output of the last layer of one model."""
         # Splitting once makes the backward pass one concatenation.
         pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
-        generators = self._noise_generators(None if noise is None else [noise], 1)
+        generators = self._noise_generators(None if noise is None else [noise], 1, x.device)
         before = x
         for layer in self.layers:
             before = x
@@ -310,7 +311,7 @@ class Net:
         return before, x
 
     def _noise_generators(
-        self, noise: Sequence[Generator] | None, num_models: int
+        self, noise: Sequence[Generator] | None, num_models: int, device: torch.device
     ) -> Iterator[tuple[Generator, ...]] | None:
         """One generator per model for each noisy layer; None: no random numbers."""
         if noise is None or not self.is_noisy:
@@ -322,7 +323,8 @@ class Net:
         from thalweg.nets.dropout import fork_generators
 
         count = sum(isinstance(layer, NoisyLayer) for layer in self.layers)
-        return zip(*(fork_generators(generator, count) for generator in noise), strict=True)
+        forks = (fork_generators(generator, count, device) for generator in noise)
+        return zip(*forks, strict=True)
 
     @cached_property
     def _stackable(self) -> Sequence[StackableLayer]:

@@ -74,7 +74,9 @@ class WordMean:
         K, L, B = x.shape
         is_word = (x != PADDING).to(weight.dtype)
         shares = is_word / is_word.sum(1, keepdim=True).clamp(min=1)
-        first = torch.arange(K).view(K, 1, 1) * self.num_codes  # one table of K V rows
+        first = (
+            torch.arange(K, device=x.device).view(K, 1, 1) * self.num_codes
+        )  # one table of K V rows
         y = functional.embedding_bag(
             (x + first).transpose(1, 2).reshape(K * B, L),
             weight.reshape(K * self.num_codes, self.width),

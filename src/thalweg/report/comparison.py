@@ -16,6 +16,7 @@ from thalweg.core.errors import RunError, require
 from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.engine.baseline import is_deterministic
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
+from thalweg.engine.devices import check_device_name
 from thalweg.engine.plan import (
     AnyPlan,
     apply_settings,
@@ -125,14 +126,21 @@ class ComparisonArguments:
     out: Path | None = None
     data_dir: Path | None = None
     track: Sequence[str] = ()  # names of trackers
+    device: str = "auto"
 
     def __post_init__(self) -> None:
+        check_device_name(self.device)
         _check_trackers(self.track)
 
     def run(self, jobs: Sequence[CellJob], watch: CellCallback | None) -> dict[Path, str]:
         """Run the unfinished jobs; return the folders that failed, with the reasons."""
         return run_cells(
-            jobs, workers=self.workers, data_dir=self.data_dir, watch=watch, track=self.track
+            jobs,
+            workers=self.workers,
+            data_dir=self.data_dir,
+            watch=watch,
+            track=self.track,
+            device=self.device,
         )
 
     @property
@@ -184,6 +192,7 @@ def compare(
     address: str | None = None,
     num_gpus: float | None = None,
     workers: int | None = None,
+    device: str = "auto",
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     watch: CellCallback | None = None,
@@ -196,7 +205,7 @@ def compare(
     allowed as well. `model`, `loss`, `metrics`, `optimizer` and `settings` change all recipes or
     the scenario, as in `thalweg.run`. `track` are names of trackers; each run of the comparison is
     a run of its own in them. With ``engine="ray"`` the runs are distributed to the nodes of the Ray
-    cluster at `address`; `out` is then a folder that they share.
+    cluster at `address`; `out` is then a folder that they share. `device` is that of `thalweg.run`.
     """
     cluster = choose_cluster(engine, address, num_gpus, workers)
     check_shared_folder(cluster, out)
@@ -206,6 +215,7 @@ def compare(
         overrides=overrides,
         engine="auto" if cluster else engine,
         workers=cluster or workers,
+        device=device,
         out=out,
         data_dir=data_dir,
         model=model,

@@ -202,6 +202,7 @@ def reproduce(
     address: str | None = None,
     num_gpus: float | None = None,
     workers: int | None = None,
+    device: str = "auto",
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     watch: CellCallback | None = None,
@@ -210,7 +211,8 @@ def reproduce(
 
     If a cell fails, the others continue, and the result shows the failure. An interrupted study is
     continued by the same call. With ``engine="ray"`` the cells are distributed to the nodes of the
-    Ray cluster at `address`; `out` is then a folder that they share.
+    Ray cluster at `address`; `out` is then a folder that they share. `device` is that of
+    `thalweg.run`.
     """
     cluster = choose_cluster(engine, address, num_gpus, workers)
     engine = "auto" if cluster else engine
@@ -218,6 +220,7 @@ def reproduce(
     run_study(
         plan,
         workers=cluster or workers,
+        device=device,
         data_dir=None if data_dir is None else Path(data_dir),
         watch=watch,
     )
@@ -230,6 +233,7 @@ def run_study(
     plan: StudyPlan,
     *,
     workers: int | RayCluster | None = None,
+    device: str = "auto",
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
 ) -> Timing:
@@ -252,7 +256,7 @@ def run_study(
 
     try:
         cluster_or_number = workers if isinstance(workers, RayCluster) else num_workers
-        run_cells(todo, workers=cluster_or_number, data_dir=data_dir, watch=count)
+        run_cells(todo, workers=cluster_or_number, data_dir=data_dir, watch=count, device=device)
     finally:
         if rounds:
             _append_timing(plan.folder, timing())

@@ -15,6 +15,7 @@ from thalweg.core.vectors import combine
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part, Targets
 from thalweg.data.mapped import FilePart
+from thalweg.engine.devices import find_obstacle, open_device
 from thalweg.engine.shared_data import DataFacts
 from thalweg.engine.stack_tasks import StackTask, Trainer
 from thalweg.engine.workers import make_trainer
@@ -54,6 +55,7 @@ class ActorSetup(NamedTuple):
     names: tuple[str, ...]  # of the arrays that follow in the call
     files: dict[str, FilePart]  # arrays that each node maps
     software: Software  # of the driver
+    device: str  # an accelerator: the one that Ray reserves for the actor
 
 
 def find_software(native: NativeTrainer | None) -> Software:
@@ -67,7 +69,7 @@ def find_software(native: NativeTrainer | None) -> Software:
 
 
 class TrainingActor:
-    """Holds the data and the net of a run, and computes on one core."""
+    """Holds the data and the net of a run, and computes on one core or one accelerator."""
 
     def __init__(self) -> None:
         self._trainer: Trainer | None = None
@@ -85,14 +87,23 @@ class TrainingActor:
         wanted = setup.software
         if wanted.instruction_set is not None:  # this machine may have a faster one, too
             os.environ[VARIABLE] = wanted.instruction_set
+        is_on_cpu = setup.device == "cpu"
         try:
-            found = find_software(make_native_trainer(*parts, data, *fixed))
+            native = make_native_trainer(*parts, data, *fixed) if is_on_cpu else None
+            found = find_software(native)
         except ConfigError as error:  # not on this machine
             return f"expected {wanted}, got: {str(error).rstrip('.')}"
         if found != wanted:
             return f"expected {wanted}, got {found}"
         use_native_sum()
-        self._trainer = make_trainer(*parts, data, 1, *fixed, use_native=True)
+        if is_on_cpu:
+            self._trainer = make_trainer(*parts, data, 1, *fixed, use_native=True)
+            return None
+        if (obstacle := find_obstacle(setup.device)) is not None:
+            return f"expected the device {setup.device}, but {obstacle}"
+        from thalweg.engine.device_trainer import DeviceTrainer
+
+        self._trainer = DeviceTrainer(*parts, data, *fixed, open_device(setup.device))
         return None
 
     def train(self, bank: Floats32, task: StackTask, ends: tuple[int, ...]) -> tuple[Any, ...]:

@@ -40,6 +40,7 @@ def run_cells_on_ray(
     data_dir: Path | None,
     watch: CellCallback | None,
     track: Sequence[str],
+    device: str,
 ) -> dict[Path, str]:
     """Run cells. Return the folders of those that failed, with the reasons.
 
@@ -47,7 +48,7 @@ def run_cells_on_ray(
     """
     connection = RayConnection(cluster)
     try:
-        return _CellSchedule(connection, jobs, data_dir, watch, track).run()
+        return _CellSchedule(connection, jobs, data_dir, watch, track, device).run()
     finally:
         connection.close()
 
@@ -60,9 +61,10 @@ class _CellSchedule:
         data_dir: Path | None,
         watch: CellCallback | None,
         track: Sequence[str],
+        device: str,
     ) -> None:
         self._ray, self._num_workers = connection.ray, connection.num_workers
-        self._watch, self._track = watch, track
+        self._watch, self._track, self._device = watch, track, device
         self._data_dir = None if data_dir is None else data_dir.absolute()
         self._remote = self._ray.remote(stream_cell).options(
             num_cpus=1,
@@ -88,7 +90,7 @@ class _CellSchedule:
         with suppress(RunError):  # running the cell will report a read-only folder
             RunFolder(job.folder).write_failure(None)
         elsewhere = replace(job, folder=job.folder.absolute())
-        request = make_request(elsewhere, self._data_dir, self._track)
+        request = make_request(elsewhere, self._data_dir, self._track, self._device)
         self._busy[self._remote.remote(request, describe_machine())] = job, attempt
 
     def _receive(self, stream: Any) -> None:

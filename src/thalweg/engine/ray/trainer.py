@@ -58,6 +58,7 @@ class RayTrainer(ModelPredictions):
         augment: Augmentation | None,
         loss: Loss,
         only_mean: bool = False,  # large updates stay on the nodes
+        device: str = "cpu",  # of the actors
     ) -> None:
         self._only_mean = only_mean
         parts = (net, objective, local, geometry, augment, data.views, loss)
@@ -73,7 +74,7 @@ class RayTrainer(ModelPredictions):
         self._connection = RayConnection(cluster)
         self.ray = self._connection.ray
         try:
-            self._setup = _make_setup(net, objective, local, data, geometry, augment, loss)
+            self._setup = _make_setup(net, objective, local, data, geometry, augment, loss, device)
             self._arrays = [self.ray.put(getattr(data, name)) for name in self._setup.names]
             self._start_actors()
         except BaseException:
@@ -222,8 +223,11 @@ def _make_setup(
     geometry: Geometry,
     augment: Augmentation | None,
     loss: Loss,
+    device: str,
 ) -> ActorSetup:
-    native = make_native_trainer(net, objective, local, data, geometry, augment, loss)
+    native = None
+    if device == "cpu":
+        native = make_native_trainer(net, objective, local, data, geometry, augment, loss)
     arrays = list_arrays(data)
     files = {name: part for name, part in arrays.items() if isinstance(part, FilePart)}
     return ActorSetup(
@@ -237,4 +241,5 @@ def _make_setup(
         names=tuple(name for name in arrays if name not in files),
         files=files,
         software=find_software(native),
+        device=device,
     )
