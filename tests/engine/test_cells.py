@@ -107,6 +107,7 @@ def test_a_worker_ends_without_output_if_its_parent_is_gone_and_its_cell_can_be_
         "out": str(cell.folder),
         "data_dir": None,
         "track": [],
+        "device": "auto",
     }
     worker = subprocess.Popen(
         [sys.executable, "-m", "thalweg.engine.cell_worker"],

@@ -709,7 +709,7 @@ def test_the_environment_names_versions_and_the_machine():
     found = run_folder.environment()
     assert found["cores"] == os.cpu_count()
     assert found["python"] == platform.python_version()
-    required = {"numpy", "scipy", "scikit-learn", "torch", "safetensors", "kernel"}
+    required = {"numpy", "scipy", "scikit-learn", "torch", "safetensors", "kernel", "device"}
     is_installed = importlib.util.find_spec("river") is not None
     assert found["packages"].keys() == required | ({"river"} if is_installed else set())
     assert found["thalweg"] == thalweg.__version__

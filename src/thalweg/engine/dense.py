@@ -114,8 +114,8 @@ class DenseTrainer:
         groups = list(_split_by_clients(task.live))
         places = send_positions([clients for _, clients in groups], device)
         rows_of_all = self._gather.prepare_rows(task.items)
-        weights = torch.tensor(task.weights, device=device)
         with torch.inference_mode():
+            weights = torch.tensor(task.weights, device=device)
             for (steps, clients), place in zip(groups, places, strict=True):
                 is_all = len(clients) == len(params)
                 who = slice(None) if is_all else place
@@ -127,12 +127,13 @@ class DenseTrainer:
                     stack.load(stack.velocity, speeds)
                 if lr_scales is not None:
                     stack.set_lr_scales(lr_scales[who])
-                items = rows_of_all[steps]
+                items, mine = rows_of_all[steps], weights[steps]
                 if not is_all:
                     items = items[:, place if isinstance(items, Tensor) else clients]
+                    mine = mine[:, place]
                 live = task.live[steps][:, clients]
                 widths = count_columns(task.weights[steps][:, clients], live)
-                part = _Batches(items, weights[steps][:, who], widths)
+                part = _Batches(items, mine, widths)
                 losses[who] += self._take_all(stack, part)
                 stack.store(stack.params, rows)
                 if speeds is not None:
@@ -310,6 +311,8 @@ def _split_by_clients(live: npt.NDArray[np.bool_]) -> Iterator[tuple[slice, Ints
 
 def send_positions(parts: Sequence[Ints], device: torch.device) -> list[Tensor]:
     """Copy several arrays of positions to a device at once."""
+    if device.type == "cpu":
+        return [torch.from_numpy(part) for part in parts]
     joined = np.concatenate([np.empty(0, dtype=np.int64), *parts])
     sizes = [len(part) for part in parts]
     found: list[Tensor] = list(torch.from_numpy(joined).to(device).split(sizes))  # type: ignore[no-untyped-call]
