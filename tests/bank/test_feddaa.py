@@ -64,6 +64,7 @@ def test_state_before_the_first_round():
     assert (state.began, state.clusters_found) == (0, 0)
     assert state.learn_since.tolist() == [0] * 4
     assert not np.concatenate([state.mass.ravel(), state.drifted, state.judged]).any()
+    assert state.concepts.tolist() == [-1] * 4
 
 
 def test_present_clients_are_surveyed_at_step_starts_only():
@@ -212,6 +213,35 @@ def test_without_ncd_the_prototypes_are_clustered_into_first_count_groups():
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 2])
     assert plan.state.clusters_found == 3
     assert plan.state.drifted.tolist() == [False] * 5 + [True]
+
+
+def test_true_drift_flags_replace_those_of_rdld():
+    """The prototypes of clients 2, 4 and 5 change their cluster, the concepts of 0 and 5 do."""
+    bank = FedDaa(drift_flags="true")
+    plan = bank.assign(
+        bank.init(6, 2), roster_for(0, ALL_CLIENTS, concepts=[0, 0, 0, 1, 1, 1]), {}, 1
+    )
+    assert plan.state.concepts.tolist() == [0, 0, 0, 1, 1, 1]
+    responses = responses_for([0, 0, 0, 1, 1, None], [0, 0, 1, 1, 2, 2])
+    roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS, concepts=[3, 0, 0, 1, 1, 3])
+    plan = bank.assign(plan.state, roster, responses, 2)
+    assert len(plan.mix) == 3, "the number of models is still found by NCD"
+    assert plan.state.drifted.tolist() == [True, False, False, False, False, False]
+    assert plan.state.judged.tolist() == [True] * 5 + [False], "client 5 has no old samples"
+    assert plan.broadcast[SINCE].ravel().tolist() == [40, 0, 0, 0, 0, 0]
+    roster = roster_for(80, ALL_CLIENTS, surveyed=ALL_CLIENTS, concepts=[3, 1, 0, 1, 1, 3])
+    plan = bank.assign(plan.state, roster, responses_for([0] * 6, [0, 0, 0, 1, 1, 1]), 3)
+    assert plan.state.drifted.tolist() == [False, True, False, False, False, False]
+
+
+def test_true_drift_flags_need_a_simulation():
+    bank = FedDaa(drift_flags="true")
+    assert bank.is_oracle
+    assert not FedDaa().is_oracle
+    with pytest.raises(
+        ConfigError, match=r"bank\.drift_flags=true needs the true concept.*simulat"
+    ):
+        first_step(bank)
 
 
 def test_step_without_responses_keeps_the_models_and_the_number_of_clusters():
@@ -413,6 +443,7 @@ def test_response_of_a_client_without_samples_is_empty():
         ({"given": ()}, "one for each step"),
         ({"given": (2, 0)}, "one for each step"),
         ({"missing": "guess"}, "unknown missing"),
+        ({"drift_flags": "true", "use_rdld": False}, "no effect with use_rdld=false"),
         ({"single_cluster_threshold": 2.0}, "single_cluster_threshold must lie in"),
     ],
 )

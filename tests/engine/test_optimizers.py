@@ -155,6 +155,10 @@ COMBINATIONS = {
     " server.size=5",
     "ifca, keep": "optimizer=adam local.optimizer_state=keep bank=ifca",
     "fedrc, keep": "optimizer=adam local.optimizer_state=keep bank=fedrc",
+    "feddaa, keep in a step": "optimizer=adam local.optimizer_state=keep local.keep_rounds=2"
+    " bank=feddaa bank.every=2 memory=fifo",
+    "kept in a step, last batch dropped": "local.momentum=0.9 local.optimizer_state=keep"
+    " local.keep_rounds=2 local.drop_last=true local.batch_size=6",
 }
 
 
@@ -213,6 +217,24 @@ def test_a_client_has_one_optimizer_state_per_model(engine: str) -> None:
     reset, kept = losses(3), losses(3, KEEP)
     assert kept[:2] == reset[:2]
     assert kept[2] != reset[2]
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_all_clients_start_a_new_optimizer_after_some_rounds(engine: str) -> None:
+    overrides = ["local.momentum=0.9", "world.availability=1.0", "rounds=4"]
+
+    def losses(*more: str) -> list[float]:
+        plan = small_plan(*overrides, *more, engine=engine)
+        return [row["loss"] for row in run_small(plan).metrics]
+
+    reset, kept, every_round, by_two = (
+        losses(*more)
+        for more in ([], [KEEP], [KEEP, "local.keep_rounds=1"], [KEEP, "local.keep_rounds=2"])
+    )
+    assert every_round == reset
+    assert by_two[:2] == kept[:2]
+    assert kept[1] != reset[1]
+    assert by_two[2] != kept[2], "round 2 starts with a new optimizer"
 
 
 def test_states_belong_to_models_and_not_to_rows_of_the_cohort() -> None:
@@ -329,6 +351,10 @@ def test_two_different_optimizers_are_rejected() -> None:
         ("stream-ours", [], "or set sample_weights.lr"),
         ("feddrift", [KEEP], "local.optimizer_state=keep is incompatible with bank=FedDrift"),
         ("feddaa", [KEEP], "this bank merges, closes or renumbers models.* bank=ifca"),
+        ("feddaa", [KEEP], r"Use local\.keep_rounds=40, local\.optimizer_state=reset"),
+        ("feddaa", [KEEP, "local.keep_rounds=30"], "a client keeps one state per model"),
+        ("feddaa", [KEEP, "local.keep_rounds=5", "bank.every=none"], "Use local.optimizer_state"),
+        ("feddrift", [KEEP, "local.keep_rounds=5", "bank.every=5", "bank.reassign=true"], "keeps"),
     ],
 )
 def test_parts_that_do_not_work_with_an_optimizer_are_rejected(
@@ -337,3 +363,10 @@ def test_parts_that_do_not_work_with_an_optimizer_are_rejected(
     scenario = "streams-synthetic" if "stream-" in recipe else "digits-partial"
     with pytest.raises(ConfigError, match=message):
         make_plan(recipe, scenario, overrides=["optimizer=adam", *overrides])
+
+
+@pytest.mark.parametrize("recipe", ["feddaa", "feddrift"])
+def test_a_state_may_be_kept_within_the_steps_of_a_bank(recipe: str) -> None:
+    kept = [KEEP, "local.keep_rounds=5", "optimizer=adam"]
+    plan = make_plan(recipe, "drift-digits", overrides=[*kept, "bank.every=5"])
+    assert plan.local.keep_rounds == 5

@@ -1,5 +1,7 @@
 """Mini-batches and settings of `LocalTraining`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,6 +77,29 @@ def test_steps_on_one_sample_are_left_out():
     assert [len(batch) for batch in local.batches(2, np.random.default_rng(0), 2)] == [2, 2]
 
 
+@pytest.mark.parametrize(
+    ("held", "passes", "sizes"),
+    [(9, 1, [4, 4]), (9, 2, [4, 4] * 2), (8, 1, [4, 4]), (3, 5, []), (9, 0.5, [4]), (450, 1, 112)],
+)
+def test_a_last_batch_that_is_too_small_can_be_dropped(held, passes, sizes):
+    local = LocalTraining(lr=0.1, batch_size=4, passes=passes)
+    found = drawn(replace(local, drop_last=True), held)
+    assert [len(batch) for batch in found] == (sizes if isinstance(sizes, list) else [4] * sizes)
+    whole = [batch for batch in drawn(local, held) if len(batch) == 4]
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in whole]
+
+
+def test_an_optimizer_is_kept_within_a_number_of_rounds():
+    local = LocalTraining(lr=0.1, momentum=0.9, steps=1)
+    kept = replace(local, optimizer_state="keep")
+    assert [kept.keeps_between(0, rnd) for rnd in (1, 3, 99)] == [True] * 3
+    by_step = replace(kept, keep_rounds=3)
+    found = [by_step.keeps_between(last, last + 1) for last in range(6)]
+    assert found == [True, True, False, True, True, False]
+    assert not by_step.keeps_between(1, 4)
+    assert not local.keeps_between(0, 1)
+
+
 def test_two_passes_have_different_orders():
     first, second = drawn(LocalTraining(lr=0.1, batch_size=50, passes=2), 50)
     assert first.tolist() != second.tolist()
@@ -103,6 +128,9 @@ def test_all_samples_are_drawn_with_equal_probability():
         ({"lr": 1, "steps": 1, "optimizer": "rprop", "weight_decay": 1}, "weight_decay=1 has no"),
         ({"lr": 1, "steps": 1, "optimizer_state": "keep"}, "no effect on SGD without momentum"),
         ({"lr": 1, "steps": 1, "optimizer_state": "kept"}, "Did you mean 'keep'"),
+        ({"lr": 1, "steps": 1, "keep_rounds": 5}, "keep_rounds=5 has no effect with local.opt"),
+        ({"lr": 1, "steps": 1, "keep_rounds": 0}, "keep_rounds must be at least 1"),
+        ({"lr": 1, "steps": 7, "drop_last": True}, "no effect with local.steps=7.*local.passes"),
         ({"lr": 1, "steps": 1, "optimizer": 3}, "local.optimizer|optimizer: expected a kind"),
     ],
 )

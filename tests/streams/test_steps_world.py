@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from thalweg.streams import HasViews, Setting, Steps
@@ -77,6 +79,33 @@ def test_label_mixes_follow_the_relabelled_classes() -> None:
         expected = np.bincount(np.concatenate(seen), minlength=3) / 60
         assert np.allclose(world.mixes[client], expected)
     assert np.allclose(world.state_table.histograms[0], world.mixes.mean(axis=0))
+
+
+def test_a_part_of_the_shard_arrives_drawn_anew_in_each_step() -> None:
+    spec = replace(SPEC, concepts=((0,),) * 3, rotations=(0.0, 90.0, 0.0), num_clients=1)
+    world, whole = build(replace(spec, train_share=0.85)), build(spec)
+    arrivals = [world.emit(None, 0, 4 * step)[1][0].items % 120 for step in range(3)]
+    assert [len(rows) for rows in arrivals] == [102] * 3, "0.85 * 120"
+    for rows in arrivals:
+        assert set(rows.tolist()) < set(whole.emit(None, 0, 0)[1][0].items.tolist())
+        assert len(np.unique(rows)) == len(rows)
+    parts = {frozenset(rows.tolist()) for rows in arrivals}
+    assert len(parts) == 3, "the client has the same shard in all steps"
+    assert (world.emit(None, 0, 0)[1][0].items == arrivals[0]).all(), "the same draw each time"
+    assert (world.capacity(0), whole.capacity(0)) == (204, 240)
+    assert (world.supply(0).total, whole.supply(0).total) == (306, 360)
+    assert world.supplies().total.tolist() == [306]
+    counts = np.bincount(LABELS[np.concatenate(arrivals)], minlength=3)
+    assert np.allclose(world.mixes[0], counts / 306)
+
+
+def test_the_part_of_a_shard_is_rounded_down_and_not_empty() -> None:
+    spec = replace(SPEC, concepts=((0,),), rotations=(0.0,))
+    world = build(replace(spec, num_clients=40, train_share=0.9))
+    assert {len(shard) for shard in world.shards} == {3}
+    assert len(world.emit(None, 7, 0)[1][0].items) == 2
+    world = build(replace(spec, num_clients=120, train_share=0.1))
+    assert len(world.emit(None, 7, 0)[1][0].items) == 1
 
 
 def test_single_client_has_one_concept_at_a_time() -> None:

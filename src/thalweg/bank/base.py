@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import require
-from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
+from thalweg.core.types import Floats, Floats32, Ints, OracleRoster, Roster, SurveyResponses
 
 
 class BankAssignment(NamedTuple):
@@ -138,6 +138,18 @@ def require_cohort(roster: Roster) -> Ints:
     )
     assert roster.cohort is not None
     return roster.cohort
+
+
+def require_concepts(roster: Roster, setting: str) -> Ints:
+    """Return the true concepts (N,) of a roster; raise `ConfigError` if it has none."""
+    concepts = roster.concepts if isinstance(roster, OracleRoster) else None
+    require(
+        concepts is not None,
+        f"{setting} needs the true concept of each client, which only a simulation provides; got a "
+        "roster without concepts. Use a bank that estimates them, such as feddaa or feddrift.",
+    )
+    assert concepts is not None
+    return concepts.astype(np.int64)
 
 
 def is_step_start(every: int | None, roster: Roster) -> bool:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.bank.base import BankAssignment, is_step_start
+from thalweg.bank.base import BankAssignment, is_step_start, require_concepts
 from thalweg.bank.prototype_set import (
     Output,
     PrototypeSet,
@@ -39,6 +39,7 @@ class FedDaaState(NamedTuple):
     clusters_found: int  # 0: never clustered
     started_in: int  # the first round of the step with a cohort; -1: before the first step
     judged: Bools  # (N,) clients with old and new prototypes, so that drift can be determined
+    concepts: Ints  # (N,) true concepts at the start of the step; -1: not known
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class FedDaa(SoftBank):
       (`theory.count_clusters`). Additional models are random; surplus models are closed
       (`shrinking`).
     - RDLD (real drift detection): a client has drifted if its old and its new prototype are
-      closest to different cluster centres (`theory.real_drift`).
+      closest to different cluster centres (`theory.real_drift`). It assumes that the first model
+      answers old and new samples of one concept alike. If the inputs change between the steps, as
+      in FedDAA's experiments, this depends on the data: docs/results/drift.md.
     - DAA (data of drifted clients): drifted clients train on the samples of this step, the others
       also on those of the previous step.
 
@@ -95,6 +98,8 @@ class FedDaa(SoftBank):
     (2, [False, False, True], [0, 0, 40])
     """
 
+    has_fixed_models_in_step: ClassVar[bool] = True
+
     every: int | None = 40
     """Rounds in a time step; none: a step starts when the cohort contains an alarmed client."""
     min_step_rounds: int = 10
@@ -103,6 +108,9 @@ class FedDaa(SoftBank):
     """Number of models: found by NCD, or taken from `given`."""
     given: tuple[int, ...] = (2, 3, 4)
     """Number of models in each step, for cluster_count="given"; the last one is repeated."""
+    drift_flags: Literal["rdld", "true"] = "rdld"
+    """Which clients have drifted: those found by RDLD, or those whose true concept changed. The
+    true concepts are known in simulations only; with them, this is an oracle."""
     first_count: int = 2
     """Number of models in the first step, and in all steps without NCD."""
     max_clusters: int = 9
@@ -138,6 +146,16 @@ class FedDaa(SoftBank):
             max(self.given) <= UPPER_BOUNDS["MODELS"],
             f"given must not exceed {UPPER_BOUNDS['MODELS']:,} models, got {list(self.given)}.",
         )
+        require(
+            self.drift_flags == "rdld" or self.use_rdld,
+            "drift_flags=true has no effect with use_rdld=false, where no client counts as "
+            "drifted. Set use_rdld=true or drift_flags=rdld.",
+        )
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether the bank receives the true concepts."""
+        return self.drift_flags == "true"
 
     @property
     def rounds_per_step(self) -> int | None:
@@ -175,6 +193,7 @@ class FedDaa(SoftBank):
             clusters_found=0,
             started_in=-1,
             judged=np.zeros(num_clients, dtype=bool),
+            concepts=np.full(num_clients, -1, dtype=np.int64),
         )
 
     def assign(
@@ -183,7 +202,9 @@ class FedDaa(SoftBank):
         mix = np.eye(num_models)
         if state.number < 0:
             mix = grow_mix(num_models, self._first_num_models)
-            state = state._replace(number=0, started_in=roster.rnd)
+            state = state._replace(
+                number=0, started_in=roster.rnd, concepts=self._read_concepts(roster)
+            )
         elif self._has_ended(state, roster):
             state, mix = self._start_step(state, roster, responses, num_models)
         return assign_all_models(state, roster, mix, state.began, state.learn_since)
@@ -217,7 +238,8 @@ class FedDaa(SoftBank):
         began = roster.rnd if self.every is None else roster.rnd // self.every * self.every
         prototype_set = read_prototypes(responses, roster, self.missing)
         found = self._find_clusters(prototype_set)
-        old, drifted = self._find_drifts(prototype_set, found, roster.num_clients)
+        concepts = self._read_concepts(roster)
+        old, drifted = self._find_drifts(prototype_set, found, state.concepts != concepts)
         wanted = self._num_models_for(state.number + 1, found, num_models)
         mix = grow_mix(num_models, wanted)
         if wanted < num_models:
@@ -236,7 +258,14 @@ class FedDaa(SoftBank):
             clusters_found=state.clusters_found if found is None else found.size,
             started_in=roster.rnd,
             judged=judged,
+            concepts=concepts,
         ), mix
+
+    def _read_concepts(self, roster: Roster) -> Ints:
+        """Return (N,) the true concepts, or -1 if the bank does not use them."""
+        if self.is_oracle:
+            return require_concepts(roster, "bank.drift_flags=true")
+        return np.full(roster.num_clients, -1, dtype=np.int64)
 
     @property
     def _first_num_models(self) -> int:
@@ -259,10 +288,14 @@ class FedDaa(SoftBank):
         return count_clusters(prototype_set.new, self.max_clusters, self.single_cluster_threshold)
 
     def _find_drifts(
-        self, prototype_set: PrototypeSet, found: Clustering | None, num_clients: int
+        self, prototype_set: PrototypeSet, found: Clustering | None, has_changed: Bools
     ) -> tuple[Ints, Bools]:
-        """Return (N,) the cluster of each client's old data (-1: none) and (N,) drift flags."""
-        old, drifted = np.full(num_clients, -1, dtype=np.int64), np.zeros(num_clients, dtype=bool)
+        """Return (N,) the cluster of each client's old data (-1: none) and (N,) drift flags.
+
+        `has_changed` (N,) are the clients whose true concept has changed.
+        """
+        old = np.full(len(has_changed), -1, dtype=np.int64)
+        drifted = np.zeros(len(has_changed), dtype=bool)
         if found is not None and prototype_set.has_old.any():
             clients = prototype_set.clients[prototype_set.has_old]
             nearest = real_drift(
@@ -270,7 +303,8 @@ class FedDaa(SoftBank):
                 prototype_set.new[prototype_set.has_old],
                 found.centres,
             )
-            old[clients], drifted[clients] = nearest.old, nearest.has_drifted & self.use_rdld
+            flags = has_changed[clients] if self.is_oracle else nearest.has_drifted
+            old[clients], drifted[clients] = nearest.old, flags & self.use_rdld
         return old, drifted
 
     def _learn_since(

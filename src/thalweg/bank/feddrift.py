@@ -101,6 +101,10 @@ class FedDrift:
         )
 
     @property
+    def has_fixed_models_in_step(self) -> bool:
+        return not self.reassign  # a model that loses its clients is closed
+
+    @property
     def rounds_per_step(self) -> int | None:
         """Rounds of a time step, which must be those of the world; None: any."""
         return None if self.every == 1 else self.every

@@ -6,10 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from thalweg.bank.base import BankAssignment, SplitContext, require_cohort
+from thalweg.bank.base import BankAssignment, SplitContext, require_cohort, require_concepts
 from thalweg.bank.soft import SINCE, find_random_models
-from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats, Floats32, Ints, OracleRoster, Roster, SurveyResponses
+from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 
 
 class ConceptHistory(NamedTuple):
@@ -62,21 +61,13 @@ class Oracle:
     def assign(
         self, state: ConceptHistory, roster: Roster, responses: SurveyResponses, num_models: int
     ) -> BankAssignment:
-        truth = roster.concepts if isinstance(roster, OracleRoster) else None
-        if truth is None:
-            raise ConfigError(
-                "bank=oracle needs the true concept of each client, which only a simulation "
-                "provides; got a roster without concepts. Use a bank that estimates them, such as "
-                "feddaa or feddrift."
-            )
+        truth = require_concepts(roster, "bank=oracle")
         has_changed = (truth != state.concept_of) & (state.concept_of >= 0)
         concepts = np.append(
             state.concepts[state.concepts >= 0],
             np.setdiff1d(truth, state.concepts),
         )
-        state = ConceptHistory(
-            truth.astype(np.int64), np.where(has_changed, roster.rnd, state.changed), concepts
-        )
+        state = ConceptHistory(truth, np.where(has_changed, roster.rnd, state.changed), concepts)
         mix = np.eye(len(concepts), num_models)
         cohort = require_cohort(roster)
         return BankAssignment(

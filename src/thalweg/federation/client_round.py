@@ -101,7 +101,8 @@ def run_client_round(
     """
     received = request.params
     request = replace(request, params=program.personalise(received, state))
-    kept = [(state.optimizer or {}).get(str(model)) for model in request.models.tolist()]
+    optimizers = program.kept_optimizers(state, request.rnd)
+    kept = [optimizers.get(str(model)) for model in request.models.tolist()]
     trainings = [
         trainer.begin(params, noise, optimizer_state)
         for params, optimizer_state in zip(request.params, kept, strict=True)
@@ -164,7 +165,7 @@ class ClientRound:
             BatchBuilder(ctx, state, slot) for slot in range(len(ctx.probes) or len(ctx.models))
         ]
         self._split, self._trained = state.split, state.trained
-        self._optimizer: dict[str, Any] | None = state.optimizer
+        self._optimizers = self._program.kept_optimizers(state, ctx.rnd)
         self._own = state.own
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
@@ -256,12 +257,12 @@ class ClientRound:
 
     def get_optimizer_state(self, slot: int = 0) -> dict[str, npt.NDArray[Any]] | None:
         """Return the optimizer state of a model after the client last trained it; None: never."""
-        return (self._optimizer or {}).get(str(self._models[slot]))
+        return self._optimizers.get(str(self._models[slot]))
 
     def keep_optimizers(self, states: Sequence[dict[str, npt.NDArray[Any]]]) -> None:
         """Keep the optimizer state of each model of this round; those of other models remain."""
         new = {str(model): state for model, state in zip(self._models, states, strict=True)}
-        self._optimizer = {**(self._optimizer or {}), **new}
+        self._optimizers = {**self._optimizers, **new}
 
     def upload(self, slot: int = 0) -> dict[str, Floats32]:
         """Return the values for the server parts by "stage.name". Call it once for each model."""
@@ -299,7 +300,8 @@ class ClientRound:
             other_objectives=other_objectives,
             split=self._split,
             trained=self._trained,
-            optimizer=self._optimizer,
+            optimizer=self._optimizers or None,
+            optimizer_round=self._ctx.rnd if self._optimizers else 0,
             own=self._own,
         )
 

@@ -45,6 +45,7 @@ class ClientState(NamedTuple):
     """(P,) the result of the last local steps; none: it never trained, or the bank needs none."""
     optimizer: dict[str, Any] | None = None
     """By model: the state of its optimizer, arrays by name; none: optimizers are not kept."""
+    optimizer_round: int = 0  # the round in which `optimizer` was kept
     own: Floats32 | None = (
         None  # its values of `ClientProgram.own_positions`; none: it has none yet
     )
@@ -125,6 +126,12 @@ class ClientProgram(Capabilities):
         If not, all mini-batches of a round can be drawn first and trained in another process.
         """
         return self.needs_probe or self.local.keeps_optimizer
+
+    def kept_optimizers(self, state: ClientState, rnd: int) -> dict[str, Any]:
+        """Return by model the states of optimizers that a client continues with in a round."""
+        if state.optimizer is None or not self.local.keeps_between(state.optimizer_round, rnd):
+            return {}
+        return state.optimizer
 
     def hide_outlook(self, outlook: Outlook, policy: object) -> Outlook:
         """Return the outlook for a policy: uniform unless the policy declares ``uses_forecast``.

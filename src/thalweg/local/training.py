@@ -55,12 +55,20 @@ class LocalTraining:
     """Mini-batches per tick; give either `steps` or `passes`."""
     passes: float | None = None
     """Passes over the memory per tick."""
+    drop_last: bool = False
+    """In a pass, leave out a last mini-batch of fewer than `batch_size` samples.
+
+    A client that holds fewer samples than that takes no step.
+    """
     decay: LrDecay | None = choice(DECAYS, default=None)
     """Learning-rate schedule within a session; none: constant."""
     optimizer: Optimizer = choice(OPTIMIZERS, expand=expand_optimizer, default=Sgd())
     """Computes the steps from gradients."""
     optimizer_state: Literal["reset", "keep"] = "reset"
     """Between the rounds of a client: reset the optimizer, or keep its state at the client."""
+    keep_rounds: int | None = None
+    """With optimizer_state=keep: all clients start with a new optimizer every `keep_rounds` rounds,
+    such as the rounds of a time step; none: they keep it for the whole run."""
 
     def __post_init__(self) -> None:
         convert_parts(self)
@@ -73,6 +81,7 @@ class LocalTraining:
             batch_size="[1, inf)",
             steps="[1, STEPS] or none",
             passes="(0, PASSES] or none",
+            keep_rounds="[1, inf) or none",
         )
         require(
             (self.steps is None) != (self.passes is None),
@@ -91,6 +100,16 @@ class LocalTraining:
             "local.optimizer_state=keep has no effect on SGD without momentum, which has no "
             "state. Set local.momentum=0.9 or local.optimizer_state=reset.",
         )
+        require(
+            self.keeps_optimizer or self.keep_rounds is None,
+            f"local.keep_rounds={self.keep_rounds} has no effect with local.optimizer_state=reset, "
+            "which starts with a new optimizer in every round. Set local.optimizer_state=keep.",
+        )
+        require(
+            self.passes is not None or not self.drop_last,
+            f"local.drop_last=true has no effect with local.steps={self.steps}, whose mini-batches "
+            "all have the same size. Give the work as local.passes.",
+        )
 
     @property
     def is_sgd(self) -> bool:
@@ -100,6 +119,17 @@ class LocalTraining:
     def keeps_optimizer(self) -> bool:
         """Whether clients keep the state of their optimizer between rounds."""
         return self.optimizer_state == "keep"
+
+    def keeps_between(self, last: int, rnd: int) -> bool:
+        """Return whether a client keeps the optimizer of its round `last` until round `rnd`.
+
+        >>> local = LocalTraining(0.1, 0.9, steps=1, optimizer_state="keep", keep_rounds=40)
+        >>> local.keeps_between(38, 39), local.keeps_between(39, 40)
+        (True, False)
+        """
+        if not self.keeps_optimizer:
+            return False
+        return self.keep_rounds is None or last // self.keep_rounds == rnd // self.keep_rounds
 
     @property
     def optimizer_name(self) -> str:
@@ -153,6 +183,7 @@ class LocalTraining:
     def batches(self, held: int, rng: np.random.Generator, smallest: int = 1) -> list[Ints]:
         """Return the mini-batches of one tick, as positions in a memory of `held` samples.
 
+        With `drop_last`, mini-batches of a pass with fewer than `batch_size` samples are left out.
         A mini-batch of fewer than `smallest` samples is joined to the one before it. If there is
         none before it, it is left out.
 
@@ -174,9 +205,10 @@ class LocalTraining:
         batches: list[Ints] = []
         while todo > 0:
             order = rng.permutation(held)[:todo]
+            used = len(order) // self.batch_size * self.batch_size if self.drop_last else len(order)
             batches += [
-                order[first : first + self.batch_size]
-                for first in range(0, len(order), self.batch_size)
+                order[first : min(first + self.batch_size, used)]
+                for first in range(0, used, self.batch_size)
             ]
             todo -= held
         return batches

@@ -13,6 +13,7 @@ attribute                      if not declared   meaning
 ``is_single_model``            False             bank: there is always exactly one model
 ``num_start_models``           1                 bank: models before the first survey
 ``has_fixed_models``           False             bank: model k stays model k during the whole run
+``has_fixed_models_in_step``   False             bank: the same during a time step
 ``needs_single_model``         with server part  objective, memory, session start: one model only
 ``uploads_sample_statistics``  if it uploads     memory, objective, bank: uploads more than updates
 ``rounds_per_step``            None              bank: rounds of a time step; None: any
@@ -97,12 +98,23 @@ def check_optimizer(recipe: Recipe, local: LocalTraining) -> None:
         f"geometry={type(recipe.geometry).__name__} is incompatible with {chosen}: it changes the "
         "step of SGD. Use local.optimizer=sgd or geometry=euclidean.",
     )
-    has_fixed_models = has_single_model(recipe) or getattr(recipe.bank, "has_fixed_models", False)
+    if local.keeps_optimizer:
+        _check_fixed_models(recipe, local)
+
+
+def _check_fixed_models(recipe: Recipe, local: LocalTraining) -> None:
+    """Reject a bank that renumbers models while clients keep a state for each model."""
+    bank = recipe.bank
+    if has_single_model(recipe) or getattr(bank, "has_fixed_models", False):
+        return
+    every = getattr(bank, "rounds_per_step", None)
+    is_fixed_in_step = every is not None and getattr(bank, "has_fixed_models_in_step", False)
+    remedy = f"local.keep_rounds={every}, " if is_fixed_in_step else ""
     require(
-        not local.keeps_optimizer or has_fixed_models,
-        f"local.optimizer_state=keep is incompatible with bank={type(recipe.bank).__name__}: a "
-        "client keeps one state per model, and this bank merges, closes or renumbers models. Use "
-        "local.optimizer_state=reset, or a bank with fixed models, such as bank=ifca.",
+        is_fixed_in_step and local.keep_rounds is not None and every % local.keep_rounds == 0,
+        f"local.optimizer_state=keep is incompatible with bank={type(bank).__name__}: a client "
+        "keeps one state per model, and this bank merges, closes or renumbers models. Use "
+        f"{remedy}local.optimizer_state=reset, or a bank with fixed models, such as bank=ifca.",
     )
 
 

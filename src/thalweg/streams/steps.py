@@ -57,8 +57,10 @@ class Steps:
     """
     shard_size: int | None = None
     """Samples per shard (the mean with `dirichlet`); None: all samples are used."""
+    train_share: float = 1.0
+    """Share of a shard that arrives, rounded down; the samples are drawn anew in each step."""
     memory_shards: int = 2
-    """Memory size in shards of the largest size; the scenario's capacity is not used."""
+    """Memory size in arrivals of the largest shard; the scenario's capacity is not used."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -69,6 +71,7 @@ class Steps:
             stay_probability="[0, 1]",
             dirichlet="(0, inf) or none",
             shard_size="[1, inf) or none",
+            train_share="(0, 1]",
             memory_shards="[1, inf)",
         )
         require(len(self.concepts) >= 1, "concepts must have at least one step, got none.")

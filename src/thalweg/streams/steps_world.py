@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.rng import Draw, rng_for
 from thalweg.core.transforms import Transform
 from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
 from thalweg.core.views import View, concepts_of
@@ -95,15 +97,14 @@ class StepsWorld:
         return np.ones(1)
 
     def capacity(self, client: int) -> int:
-        return self.spec.memory_shards * self._largest
+        return self.spec.memory_shards * int(self._num_arriving.max())
 
     def supply(self, client: int) -> Supply:
-        total = sum(len(self.shards[shard]) for shard in self.shard_ids[:, client])
+        total = self._num_arriving[self.shard_ids[:, client]].sum()
         return Supply(float(total), False, float(self.setting.rounds))
 
     def supplies(self) -> Supplies:
-        sizes = np.array([len(shard) for shard in self.shards])
-        total = sizes[self.shard_ids].sum(axis=0).astype(np.float64)
+        total = self._num_arriving[self.shard_ids].sum(axis=0).astype(np.float64)
         rounds = np.full(self.num_clients, float(self.setting.rounds))
         return Supplies(total, np.zeros(self.num_clients, dtype=np.bool_), rounds)
 
@@ -112,14 +113,23 @@ class StepsWorld:
         return None, _empty_arrival()
 
     def emit(self, state: None, client: int, stream_round: int) -> tuple[None, list[Arrival]]:
-        """A whole shard in the first tick of a step."""
+        """A shard, or a part of it, in the first tick of a step."""
         step, since = divmod(stream_round, self.spec.rounds_per_step)
         arrivals = [_empty_arrival() for _ in range(self.ticks)]
         if since == 0 and step < self.num_steps:
             n = len(self.setting.labels)
-            rows = self.shards[self.shard_ids[step, client]] + n * self.view_ids[step, client]
+            rows = self._draw_arriving(step, client) + n * self.view_ids[step, client]
             arrivals[0] = Arrival(rows, 0)
         return None, arrivals
+
+    def _draw_arriving(self, step: int, client: int) -> Ints:
+        """Return the samples of its shard that a client receives in a step."""
+        shard_id = self.shard_ids[step, client]
+        shard, number = self.shards[shard_id], self._num_arriving[shard_id]
+        if number == len(shard):
+            return shard
+        rng = rng_for(self.setting.seed, Draw.STREAM, rnd=step, client=client)
+        return shard[rng.permutation(len(shard))[:number]]
 
     @cached_property
     def mixes(self) -> Floats:
@@ -133,8 +143,10 @@ class StepsWorld:
         return StateTable((counts / counts.sum())[None], np.ones(1))
 
     @cached_property
-    def _largest(self) -> int:
-        return max(len(shard) for shard in self.shards)
+    def _num_arriving(self) -> Ints:
+        """(N,) samples of each shard that arrive at a client; at least one."""
+        sizes = np.array([len(shard) for shard in self.shards])
+        return np.maximum((self.spec.train_share * sizes).astype(np.int64), np.minimum(sizes, 1))
 
     @cached_property
     def _concepts(self) -> Ints:
@@ -144,16 +156,28 @@ class StepsWorld:
     def _counts(self) -> Ints:
         """(N, C) samples of every class that each client has in the run, in its views."""
         num_classes = self.setting.num_classes
-        plain = [
-            np.bincount(self.setting.labels[shard], minlength=num_classes) for shard in self.shards
-        ]
-        in_shard = np.stack(plain)  # (N, C)
         maps = np.stack([view.label_map(num_classes) for view in self.views])  # (V, C)
         counts = np.zeros((self.num_clients, num_classes), dtype=np.int64)
         clients = np.arange(self.num_clients)[:, None]
-        for shard_ids, view_ids in zip(self.shard_ids, self.view_ids, strict=True):
-            np.add.at(counts, (clients, maps[view_ids]), in_shard[shard_ids])
+        for step, view_ids in enumerate(self.view_ids):
+            np.add.at(counts, (clients, maps[view_ids]), self._count_arriving(step))
         return counts
+
+    def _count_arriving(self, step: int) -> Ints:
+        """Return (N, C) samples of each original class that the clients receive in a step."""
+        if self.spec.train_share == 1:
+            return self._shard_counts[self.shard_ids[step]]
+        arriving = [self._draw_arriving(step, client) for client in range(self.num_clients)]
+        return self._count_classes(arriving)
+
+    @cached_property
+    def _shard_counts(self) -> Ints:
+        return self._count_classes(self.shards)
+
+    def _count_classes(self, parts: Sequence[Ints]) -> Ints:
+        """Return (parts, C) samples of each original class in some arrays of rows."""
+        labels, num_classes = self.setting.labels, self.setting.num_classes
+        return np.stack([np.bincount(labels[rows], minlength=num_classes) for rows in parts])
 
 
 def _empty_arrival() -> Arrival:
