@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from thalweg.evaluation.forgetting import (
     NEVER,
+    add_two_step_accuracy,
     backward_transfer,
     forgetting,
     task_summary,
@@ -88,8 +89,39 @@ def test_task_summary_has_the_assignment_and_is_valid_json():
         "mean": 0.375,
         "forgetting": 0.125,
         "backward_transfer": -0.5,
+        "two_step_accuracy": None,
     }
     assert "NaN" not in json.dumps(task_summary(ROWS, "oracle"))
+
+
+def in_steps(*steps):
+    """Return the rows of steps: accuracy, and the accuracy and number of clients of tasks a, b."""
+    rows = []
+    for number, (accuracy, a, b) in enumerate(steps):
+        tasks = row(2 * number + 2, ("a", "labels", *a), ("b", "labels", *b))
+        rows += [{"round": 2 * number + 1, "drifted": 4 * (number > 0), "accuracy": 0.0}]
+        rows += [{**tasks, "accuracy": accuracy}]
+    return rows
+
+
+def test_two_step_accuracy_uses_the_tasks_of_the_previous_step():
+    steps = in_steps((0.5, (0.5, 4), (0.0, 0)), (1.0, (0.25, 1), (1.0, 3)), (0.75, (1, 0), (0, 4)))
+    found = add_two_step_accuracy(steps, "labels")
+    assert [each.get("two_step_accuracy") is None for each in found] == [True, False] * 3
+    second = (1.0 + 0.25) / 2  # all clients had task a
+    third = (0.75 + (1 * 1 + 3 * 0) / 4) / 2  # one client had task a and three had task b
+    assert found[1]["two_step_accuracy"] == 0.5
+    assert found[3]["two_step_accuracy"] == pytest.approx((0.5 + second) / 2)
+    assert found[5]["two_step_accuracy"] == pytest.approx((0.5 + second + third) / 3)
+    summary = task_summary(steps, "labels")
+    assert summary["two_step_accuracy"] == found[5]["two_step_accuracy"]
+
+
+def test_two_step_accuracy_leaves_out_tasks_without_an_accuracy():
+    steps = in_steps((0.5, (0.5, 2), (0.5, 2)), (1.0, (None, 2), (0.5, 2)))
+    assert add_two_step_accuracy(steps, "labels")[-1]["two_step_accuracy"] == (0.5 + 0.75) / 2
+    steps = in_steps((0.5, (0.5, 4), (0.5, 0)), (1.0, (None, 2), (0.5, 2)))
+    assert add_two_step_accuracy(steps, "labels")[-1]["two_step_accuracy"] == (0.5 + 1.0) / 2
 
 
 def test_run_without_tasks_has_no_task_summary():

@@ -156,6 +156,15 @@ def test_column_uses_the_task_metrics_of_its_assignment(
     assert scores(read_finished_column(tmp_path, column, TASKS))["accuracy"] == expected
 
 
+def test_two_step_accuracy_of_a_column_is_that_of_its_assignment(tmp_path):
+    rows = [{"accuracy": 0.5, **TASKS[0]}, {"drifted": 2, "accuracy": 1.0, **TASKS[1]}]
+    for assignment, previous in (("labels", (0.25 + 1.0) / 2), ("oracle", 0.0)):
+        note = f"by {assignment}"
+        column = Column("digits-full", (), note, metric="two_step_accuracy", assignment=assignment)
+        found = scores(read_finished_column(tmp_path / assignment, column, rows))["accuracy"]
+        assert found == pytest.approx((0.5 + (1.0 + previous) / 2) / 2)
+
+
 def test_task_without_metrics_fails_with_a_reason(tmp_path):
     column = Column("digits-full", note="by labels", metric="task_accuracy", task="c")
     cell = read_finished_column(tmp_path, column, TASKS)

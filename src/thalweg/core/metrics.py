@@ -528,6 +528,15 @@ _DECLARED = (
         places=("study",),
     ),
     Metric(
+        "two_step_accuracy",
+        "Mean of the accuracy on the current data and on those of the previous step, averaged over "
+        "clients and over the ends of the steps (FedDAA, equation 1); the previous data are tasks",
+        "share",
+        "higher",
+        applies="derived from accuracy and tasks",
+        places=("study",),
+    ),
+    Metric(
         "forgetting",
         "Best accuracy on a task after any earlier step minus the accuracy after the last step, "
         "averaged over tasks (lower is better)",

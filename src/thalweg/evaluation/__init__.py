@@ -5,6 +5,7 @@ from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.drift_detection import DriftDetection
 from thalweg.evaluation.forgetting import (
     add_task_metrics,
+    add_two_step_accuracy,
     backward_transfer,
     forgetting,
     task_summary,
@@ -47,6 +48,7 @@ __all__ = [
     "accuracies_by_owner",
     "add_step_accuracy",
     "add_task_metrics",
+    "add_two_step_accuracy",
     "alarm_scores",
     "alarm_summary",
     "backward_transfer",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from thalweg.core.types import Floats, Ints
+from thalweg.evaluation.recovery import split_by_drift
 
 MetricsRow = Mapping[str, Any]  # the metrics of one round
 NEVER = -1  # no client has had the task
@@ -112,14 +114,75 @@ def add_task_metrics(
     return shown
 
 
+def add_two_step_accuracy(rows: Sequence[MetricsRow], assignment: str) -> list[MetricsRow]:
+    r"""Add ``two_step_accuracy`` to the last row with tasks of each step between drifts.
+
+    The mean over steps of the accuracy on the data of this step and of the previous one:
+
+    .. math::  \frac 1 T \sum_t \frac 1 2 \Bigl(
+               \mathrm{acc}_t(S^t) + \mathrm{acc}_t(S^{t-1})\Bigr)
+
+    The first step has no previous one and counts with its own data only. The first term is the
+    accuracy of the clients with their own mixtures. The second one is the mean over clients of the
+    accuracy on the task that the client had in the previous step, with the mixture that is assigned
+    to the task; tasks without an accuracy are left out.
+
+    Symbols, Peng & Tang, FedDAA (1): :math:`S^t` -> the test set in the clients' views of step t.
+
+    Half of the clients had task a and now have task b, the others had and have b:
+
+    >>> rows = [
+    ...     {"accuracy": 0.75, "tasks": [
+    ...         {"task": "a", "assignment": "labels", "accuracy": 0.5, "clients": 2},
+    ...         {"task": "b", "assignment": "labels", "accuracy": 1.0, "clients": 2}]},
+    ...     {"drifted": 2, "accuracy": 1.0, "tasks": [
+    ...         {"task": "a", "assignment": "labels", "accuracy": 0.0, "clients": 0},
+    ...         {"task": "b", "assignment": "labels", "accuracy": 1.0, "clients": 4}]}]
+    >>> [row["two_step_accuracy"] for row in add_two_step_accuracy(rows, "labels")]
+    [0.75, 0.75]
+    """
+    shown: list[MetricsRow] = []
+    ended: list[float] = []
+    clients: dict[str, int] = {}  # of each task in the previous step
+    for step in split_by_drift(rows):
+        last = max((k for k, row in enumerate(step) if "tasks" in row), default=None)
+        for k, row in enumerate(step):
+            if k == last and row.get("accuracy") is not None:
+                tasks = {
+                    each["task"]: each for each in row["tasks"] if each["assignment"] == assignment
+                }
+                before = _mean_over_clients(tasks, clients)
+                terms = [row["accuracy"], *([] if before is None else [before])]
+                ended.append(fmean(terms))
+                clients = {task: _clients(record) for task, record in tasks.items()}
+                row = {**row, "two_step_accuracy": fmean(ended)}
+            shown.append(row)
+    return shown
+
+
+def _mean_over_clients(tasks: Mapping[str, MetricsRow], clients: Mapping[str, int]) -> float | None:
+    """Return the mean accuracy of the clients, given the number of clients of each task."""
+    known = {task: number for task, number in clients.items() if number > 0}
+    known = {task: number for task, number in known.items() if _is_known(tasks.get(task))}
+    if not known:
+        return None
+    return fmean([tasks[task]["accuracy"] for task in known], weights=known.values())
+
+
+def _is_known(record: MetricsRow | None) -> bool:
+    return not np.isnan(_accuracy(record))
+
+
 def task_summary(rows: Iterable[MetricsRow], assignment: str) -> dict[str, Any] | None:
     """Summarise the tasks of a run for one way to choose mixtures; None if there are none.
 
     A number that does not exist is None, such as forgetting after one step.
     """
+    rows = list(rows)
     table = task_table(rows, assignment)
     if table is None:
         return None
+    two_step = [row.get("two_step_accuracy") for row in add_two_step_accuracy(rows, assignment)]
     final = dict(zip(table.tasks, map(_nan_to_none, table.accuracy[-1]), strict=True))
     return {
         "assignment": assignment,
@@ -128,6 +191,7 @@ def task_summary(rows: Iterable[MetricsRow], assignment: str) -> dict[str, Any] 
         "mean": _nan_to_none(_mean(table.accuracy[-1])),
         "forgetting": _nan_to_none(forgetting(table.accuracy)),
         "backward_transfer": _nan_to_none(backward_transfer(table.accuracy, table.first_met)),
+        "two_step_accuracy": next((x for x in reversed(two_step) if x is not None), None),
     }
 
 

@@ -14,6 +14,7 @@ from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, split_overri
 from thalweg.evaluation import (
     add_step_accuracy,
     add_task_metrics,
+    add_two_step_accuracy,
     split_by_drift,
     take_until_crossing,
     take_until_transition,
@@ -165,6 +166,8 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
     rows = select_rows(cell.rows, column, metric)
     if metric == "step_accuracy":
         rows = add_step_accuracy(rows)
+    elif metric == "two_step_accuracy":
+        rows = add_two_step_accuracy(rows, column.assignment)
     elif metric in TASK_METRICS:
         rows = add_task_metrics(rows, column.assignment, column.task)
     if metric in ("prequential_accuracy", "prequential_mae"):  # used if there is no other headline

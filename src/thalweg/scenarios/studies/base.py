@@ -13,7 +13,7 @@ from thalweg.core.published import Published
 from thalweg.evaluation import Assignment
 
 STUDY_METRICS = [metric.name for metric in metrics_in("study")]
-TASK_METRICS = ("task_accuracy", "forgetting")
+TASK_METRICS = ("task_accuracy", "two_step_accuracy", "forgetting")
 SESSION_METRICS = ("transition_accuracy", "crossing_accuracy")
 
 
