@@ -212,8 +212,9 @@ class Source:
 
 def test_a_component_and_its_required_fields_can_be_set_together() -> None:
     assert with_overrides(Source(), ["data=stored", "data.path=x.npz"]).data == Stored("x.npz")
-    with pytest.raises(ConfigError, match=r"data needs path\."):
-        with_overrides(Source(), ["data=stored"])
+    for assignments in (["data=stored"], ["data.path=x.npz", "data=stored"]):
+        with pytest.raises(ConfigError, match=r"data needs path\. Set data\.path after data, which"):
+            with_overrides(Source(), assignments)
 
 
 def test_a_single_value_is_accepted_for_a_tuple() -> None:

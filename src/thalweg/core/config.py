@@ -489,7 +489,9 @@ def _construct(
         if name not in values and get_default(field) is _MISSING
     ]
     if missing:
-        raise ConfigError(f"{where or cls.__name__} needs {', '.join(missing)}.")
+        settings_text = ", ".join(f"{where}.{name}" for name in missing)
+        remedy = f" Set {settings_text} after {where}, which replaces all of it." if where else ""
+        raise ConfigError(f"{where or cls.__name__} needs {', '.join(missing)}.{remedy}")
     return cls(**values)
 
 
