@@ -217,7 +217,7 @@ def test_without_ncd_the_prototypes_are_clustered_into_first_count_groups():
 
 def test_true_drift_flags_replace_those_of_rdld():
     """The prototypes of clients 2, 4 and 5 change their cluster, the concepts of 0 and 5 do."""
-    bank = FedDaa(drift_flags="true")
+    bank = FedDaa(drift_flags="oracle")
     plan = bank.assign(
         bank.init(6, 2), roster_for(0, ALL_CLIENTS, concepts=[0, 0, 0, 1, 1, 1]), {}, 1
     )
@@ -235,11 +235,11 @@ def test_true_drift_flags_replace_those_of_rdld():
 
 
 def test_true_drift_flags_need_a_simulation():
-    bank = FedDaa(drift_flags="true")
+    bank = FedDaa(drift_flags="oracle")
     assert bank.is_oracle
     assert not FedDaa().is_oracle
     with pytest.raises(
-        ConfigError, match=r"bank\.drift_flags=true needs the true concept.*simulat"
+        ConfigError, match=r"bank\.drift_flags=oracle needs the true concept.*simulat"
     ):
         first_step(bank)
 
@@ -443,7 +443,7 @@ def test_response_of_a_client_without_samples_is_empty():
         ({"given": ()}, "one for each step"),
         ({"given": (2, 0)}, "one for each step"),
         ({"missing": "guess"}, "unknown missing"),
-        ({"drift_flags": "true", "use_rdld": False}, "no effect with use_rdld=false"),
+        ({"drift_flags": "oracle", "use_rdld": False}, "no effect with use_rdld=false"),
         ({"single_cluster_threshold": 2.0}, "single_cluster_threshold must lie in"),
     ],
 )

@@ -213,7 +213,9 @@ class Source:
 def test_a_component_and_its_required_fields_can_be_set_together() -> None:
     assert with_overrides(Source(), ["data=stored", "data.path=x.npz"]).data == Stored("x.npz")
     for assignments in (["data=stored"], ["data.path=x.npz", "data=stored"]):
-        with pytest.raises(ConfigError, match=r"data needs path\. Set data\.path after data, which"):
+        with pytest.raises(
+            ConfigError, match=r"data needs path\. Set data\.path after data, which"
+        ):
             with_overrides(Source(), assignments)
 
 

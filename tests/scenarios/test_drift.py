@@ -12,9 +12,12 @@ from thalweg.scenarios import SCENARIOS, Scenario, find_scenario
 from thalweg.scenarios.drift import (
     DRIFT,
     drift_cifar10,
+    drift_cifar100,
     drift_digits,
     drift_fashion_mnist,
     drift_fashion_mnist_mlp,
+    drift_fashion_mnist_released,
+    drift_fashion_mnist_released_small,
     drift_fashion_mnist_small,
 )
 from thalweg.streams import HasViews, Setting, Steps
@@ -35,7 +38,8 @@ def test_drift_scenario_has_the_settings_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [drift_fashion_mnist_small, drift_fashion_mnist_mlp, drift_cifar10]
+    "make",
+    [drift_fashion_mnist_small, drift_fashion_mnist_mlp, drift_cifar10, drift_cifar100],
 )
 def test_reduced_scenarios_have_as_many_steps_per_round(make: Callable[[], Scenario]) -> None:
     scenario, whole = make(), drift_fashion_mnist()
@@ -46,6 +50,28 @@ def test_reduced_scenarios_have_as_many_steps_per_round(make: Callable[[], Scena
         for each, n in ((scenario, 500), (whole, 1000))
     ]
     assert steps == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("make", "plain", "held"),
+    [
+        (drift_fashion_mnist_released, drift_fashion_mnist, 900),
+        (drift_fashion_mnist_released_small, drift_fashion_mnist_small, 450),
+    ],
+)
+def test_released_scenarios_have_the_training_of_the_released_code(
+    make: Callable[[], Scenario], plain: Callable[[], Scenario], held: int
+) -> None:
+    scenario = make()
+    assert scenario.net.build((1, 28, 28), 10).num_params == 2_171_786
+    assert scenario.world == replace(plain().world, train_share=0.9)  # type: ignore[type-var]
+    local = scenario.local
+    assert (local.weight_decay, local.momentum) == (5e-4, 0.9)
+    assert [local.keeps_between(rnd, rnd + 1) for rnd in (0, 38, 39)] == [True, True, False]
+    # 900 samples in batches of 128, or 450 in batches of 64; with those of the last step the double
+    for number, steps in ((held, 7), (2 * held, 14)):
+        batches = local.batches(number, np.random.default_rng(0))
+        assert [len(batch) for batch in batches] == [local.batch_size] * steps
 
 
 def test_drift_nets_have_the_expected_number_of_parameters() -> None:

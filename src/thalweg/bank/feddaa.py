@@ -108,7 +108,7 @@ class FedDaa(SoftBank):
     """Number of models: found by NCD, or taken from `given`."""
     given: tuple[int, ...] = (2, 3, 4)
     """Number of models in each step, for cluster_count="given"; the last one is repeated."""
-    drift_flags: Literal["rdld", "true"] = "rdld"
+    drift_flags: Literal["rdld", "oracle"] = "rdld"
     """Which clients have drifted: those found by RDLD, or those whose true concept changed. The
     true concepts are known in simulations only; with them, this is an oracle."""
     first_count: int = 2
@@ -148,14 +148,14 @@ class FedDaa(SoftBank):
         )
         require(
             self.drift_flags == "rdld" or self.use_rdld,
-            "drift_flags=true has no effect with use_rdld=false, where no client counts as "
+            "drift_flags=oracle has no effect with use_rdld=false, where no client counts as "
             "drifted. Set use_rdld=true or drift_flags=rdld.",
         )
 
     @property
     def is_oracle(self) -> bool:
         """Whether the bank receives the true concepts."""
-        return self.drift_flags == "true"
+        return self.drift_flags == "oracle"
 
     @property
     def rounds_per_step(self) -> int | None:
@@ -264,7 +264,7 @@ class FedDaa(SoftBank):
     def _read_concepts(self, roster: Roster) -> Ints:
         """Return (N,) the true concepts, or -1 if the bank does not use them."""
         if self.is_oracle:
-            return require_concepts(roster, "bank.drift_flags=true")
+            return require_concepts(roster, "bank.drift_flags=oracle")
         return np.full(roster.num_clients, -1, dtype=np.int64)
 
     @property

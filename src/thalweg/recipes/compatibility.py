@@ -107,11 +107,11 @@ def _check_fixed_models(recipe: Recipe, local: LocalTraining) -> None:
     bank = recipe.bank
     if has_single_model(recipe) or getattr(bank, "has_fixed_models", False):
         return
-    every = getattr(bank, "rounds_per_step", None)
-    is_fixed_in_step = every is not None and getattr(bank, "has_fixed_models_in_step", False)
-    remedy = f"local.keep_rounds={every}, " if is_fixed_in_step else ""
+    is_fixed_in_step = getattr(bank, "has_fixed_models_in_step", False)
+    every: int | None = getattr(bank, "rounds_per_step", None) if is_fixed_in_step else None
+    remedy = "" if every is None else f"local.keep_rounds={every}, "
     require(
-        is_fixed_in_step and local.keep_rounds is not None and every % local.keep_rounds == 0,
+        every is not None and local.keep_rounds is not None and every % local.keep_rounds == 0,
         f"local.optimizer_state=keep is incompatible with bank={type(bank).__name__}: a client "
         "keeps one state per model, and this bank merges, closes or renumbers models. Use "
         f"{remedy}local.optimizer_state=reset, or a bank with fixed models, such as bank=ifca.",

@@ -124,12 +124,13 @@ class StepsWorld:
 
     def _draw_arriving(self, step: int, client: int) -> Ints:
         """Return the samples of its shard that a client receives in a step."""
-        shard_id = self.shard_ids[step, client]
-        shard, number = self.shards[shard_id], self._num_arriving[shard_id]
+        shard_id = int(self.shard_ids[step, client])
+        shard, number = self.shards[shard_id], int(self._num_arriving[shard_id])
         if number == len(shard):
             return shard
         rng = rng_for(self.setting.seed, Draw.STREAM, rnd=step, client=client)
-        return shard[rng.permutation(len(shard))[:number]]
+        drawn: Ints = rng.permutation(shard)[:number]
+        return drawn
 
     @cached_property
     def mixes(self) -> Floats:
@@ -146,7 +147,9 @@ class StepsWorld:
     def _num_arriving(self) -> Ints:
         """(N,) samples of each shard that arrive at a client; at least one."""
         sizes = np.array([len(shard) for shard in self.shards])
-        return np.maximum((self.spec.train_share * sizes).astype(np.int64), np.minimum(sizes, 1))
+        parts = (self.spec.train_share * sizes).astype(np.int64)
+        number: Ints = np.maximum(parts, np.minimum(sizes, 1))
+        return number
 
     @cached_property
     def _concepts(self) -> Ints:
@@ -166,7 +169,8 @@ class StepsWorld:
     def _count_arriving(self, step: int) -> Ints:
         """Return (N, C) samples of each original class that the clients receive in a step."""
         if self.spec.train_share == 1:
-            return self._shard_counts[self.shard_ids[step]]
+            whole: Ints = self._shard_counts[self.shard_ids[step]]
+            return whole
         arriving = [self._draw_arriving(step, client) for client in range(self.num_clients)]
         return self._count_classes(arriving)
 

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,18 @@ from thalweg.report.events import drift_columns
 from thalweg.report.study import plan_study, reproduce
 from thalweg.report.study_table import study_markdown
 from thalweg.scenarios.studies import STUDIES, replace_data
-from thalweg.scenarios.studies.drift import CIFAR, DENSE, FASHION, METHODS, SMALL, studies
+from thalweg.scenarios.studies.drift import (
+    CIFAR,
+    CIFAR100,
+    DENSE,
+    FASHION,
+    METHODS,
+    RELEASED,
+    RELEASED_SMALL,
+    SCENARIOS,
+    SMALL,
+    studies,
+)
 
 NAMES = [study.name for study in studies()]
 
@@ -28,11 +40,27 @@ def test_drift_studies_hold_the_numbers_of_the_paper():
     assert published("feddaa-table-1", "fedavg", SMALL) == (42.53, 0.34)
     assert published("feddaa-table-1", "fedavg", DENSE) == (42.53, 0.34)
     assert published("feddaa-table-1", "feddrift", CIFAR) == (58.18, 0.80)
+    assert published("feddaa-table-1", "oracle", CIFAR100) == (52.96, 0.38)
+    assert published("feddaa-released", "fedrc", RELEASED) == (56.82, 0.61)
+    assert published("feddaa-released", "fedrc", RELEASED_SMALL) == (56.82, 0.61)
     assert published("feddaa-table-2", "flash", f"{CIFAR} (3, 240°) by labels") == (37.09, 0.22)
     assert published("feddaa-table-2", "oracle", f"{CIFAR} (1, 0°) by labels") == (69.20, 0.66)
     assert published("feddaa-ablation", "without RDLD", CIFAR) == (62.46, 0.24)
+    assert published("feddaa-ablation", "without NCD", CIFAR100) == (40.18, 0.37)
     assert published("feddaa-rates", "feddaa", f"{FASHION} rate=0.8") == (72.39, 0.37)
+    assert published("feddaa-rates", "feddaa", f"{CIFAR100} rate=1.0") == (53.51, 0.39)
     assert published("feddaa-dirichlet", "feddaa", f"{CIFAR} alpha=2.0") == (65.72, 0.59)
+    assert published("feddaa-dirichlet", "feddaa", f"{CIFAR100} alpha=0.5") == (50.65, 0.91)
+
+
+def test_the_paper_has_138_cells():
+    cells = {
+        (study.table, study.published_cell(row, column))
+        for study in studies()
+        for row, column in study.published
+    }
+    sizes = Counter(table for table, _ in cells)
+    assert sizes == {"Table 1": 21, "Table 2": 84, "Table 3": 12, "Table 4": 12, "Table 5": 9}
 
 
 def test_found_and_given_model_counts_have_the_same_published_number():
@@ -58,11 +86,13 @@ def test_published_drift_numbers_refer_to_existing_cells(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", ["paper", "quick"])
 def test_bank_steps_match_the_steps_of_the_world(name, scale, tmp_path):
-    for plan in plans(name, tmp_path, scale=scale).values():
+    for (_, column), plan in plans(name, tmp_path, scale=scale).items():
         scenario, steps = plan.scenario, plan.scenario.world.rounds_per_step
+        usual = 15 if "15 rounds" in column else 40
         assert scenario.rounds == 6 * steps
-        assert scenario.evaluate_every == steps == (40 if scale == "paper" else 4)
+        assert scenario.evaluate_every == steps == (usual if scale == "paper" else 4)
         assert getattr(plan.recipe.bank, "every", steps) == steps
+        assert plan.local.keep_rounds == (steps if name == "feddaa-released" else None)
         assert scenario.tasks
 
 
@@ -80,6 +110,7 @@ def test_drift_learning_rates_and_settings_match_the_paper(tmp_path):
         "feddaa": 0.06,
         "feddaa given": 0.06,
         "feddaa explained": 0.06,
+        "feddaa, true drifts": 0.06,
         "oracle": 0.1,
         "local-only": 0.06,
         "fine-tuned": 0.06,
@@ -140,8 +171,33 @@ def test_feddaa_ablation_removes_one_part_at_a_time(tmp_path):
         "without NCD": [False, True, True],
         "without RDLD": [True, False, True],
         "without DAA": [True, True, False],
+        "true drifts": [True, True, True],
         "full, found": [True, True, True],
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("feddaa-table-1", "feddaa, true drifts"), ("feddaa-detector", "true drifts")]
+)
+def test_only_the_rows_with_true_drifts_receive_them(name, row, tmp_path):
+    found = plans(name, tmp_path)
+    with_truth = {label for (label, _), plan in found.items() if plan.recipe.ground_truth}
+    assert with_truth - {"oracle"} == {row}
+    assert not any(label == row for label, _ in STUDIES[name].published)
+    assert "an oracle" in STUDIES[name].description
+
+
+def test_feddaa_detector_weights_clients_by_explained_samples(tmp_path):
+    for (_, column), plan in plans("feddaa-detector", tmp_path).items():
+        assert plan.recipe.weights.basis == "explained"
+        assert plan.recipe.bank.cluster_count == "ncd"
+        assert plan.scenario.name == ("drift-digits" if "15 rounds" in column else DENSE)
+
+
+def test_feddaa_released_has_the_rows_of_table_1_without_reassignment():
+    table, found = STUDIES["feddaa-table-1"], STUDIES["feddaa-released"]
+    assert set(table.row_labels) - set(found.row_labels) == {"feddrift reassigned"}
+    assert found.column_labels == [RELEASED, RELEASED_SMALL]
 
 
 def test_feddaa_sweeps_cover_the_values_of_the_paper(tmp_path):
@@ -156,10 +212,12 @@ def test_drift_tables_share_their_runs(tmp_path):
         name: {job.folder for job in plan_study(name, seeds=[0], out=tmp_path).jobs}
         for name in NAMES
     }
+    number = len(SCENARIOS)
     assert jobs["feddaa-table-2"] < jobs["feddaa-table-1"]
-    assert len(jobs["feddaa-table-1"] - jobs["feddaa-table-2"]) == 3 * 4, "the baselines"
-    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 8
-    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 8
+    assert len(jobs["feddaa-table-1"] - jobs["feddaa-table-2"]) == 3 * number, "the baselines"
+    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 2 * number
+    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 2 * number
+    assert not jobs["feddaa-released"] & jobs["feddaa-table-1"]
 
 
 def test_task_columns_state_how_mixtures_are_assigned():

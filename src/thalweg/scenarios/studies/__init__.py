@@ -10,6 +10,7 @@ from thalweg.scenarios.studies import (
     churn,
     dpcs,
     drift,
+    other_drifts,
     real_streams,
     servers,
     sfedpo,
@@ -26,7 +27,7 @@ from thalweg.scenarios.studies.base import (
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for paper in (sfedpo, streams, dpcs, churn, drift, alarms, real_streams, servers)
+    for paper in (sfedpo, streams, dpcs, churn, drift, other_drifts, alarms, real_streams, servers)
     for study in paper.studies()
 }
 
