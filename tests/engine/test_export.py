@@ -140,7 +140,7 @@ NETS_TO_EXPORT: dict[str, tuple[Any, Preprocessing]] = {
     "cnn": ("cnn", COLOURS),
     "ham-cnn": ("ham-cnn", replace(COLOURS, shape=(28, 28, 3))),
     "resnet10": ("resnet10", COLOURS),
-    "char-lstm": ("char-lstm", TEXTS),
+    "char-rnn": ("char-rnn", TEXTS),
     "fast-text": ("fast-text", TEXTS),
     "gru": (lambda: Recurrent(nn.GRU), WINDOWS),
     "lstm": (lambda: Recurrent(nn.LSTM), WINDOWS),

@@ -48,9 +48,7 @@ REFUSALS = [
         "selection.goal", "dpcs", "digits-full", ["selection.goal=[0.5, 0.5]"], "one share per"
     ),
     RejectedPlan("net=cnn", "fedavg", "synthetic-logistic", ["net=cnn"], "use 'mlp' or 'linear'"),
-    RejectedPlan(
-        "net=char-lstm", "fedavg", "digits-full", ["net=char-lstm"], "For images use 'cnn'"
-    ),
+    RejectedPlan("net=char-rnn", "fedavg", "digits-full", ["net=char-rnn"], "For images use 'cnn'"),
     RejectedPlan(
         "net=fast-text", "fedavg", "digits-full", ["net=fast-text"], "For images use 'cnn'"
     ),

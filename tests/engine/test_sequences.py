@@ -13,7 +13,7 @@ from contracts.runs import check_engines_agree
 TEXT = [
     "data=shakespeare",
     *("data.length=6", "data.stride=3", "data.min_samples=4"),
-    *("net=char-lstm", "net.embedding=3", "net.units=5"),
+    *("net=char-rnn", "net.embedding=3", "net.units=5"),
     *("capacity=12", "local.batch_size=5", "evaluate_every=1", "world.availability=1.0"),
 ]
 

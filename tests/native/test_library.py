@@ -42,7 +42,7 @@ from thalweg.native.trainer import (
     find_training_obstacle,
     make_native_trainer,
 )
-from thalweg.nets import CharLstm, Cnn, HamCnn, LeNet5, Linear, Mlp, ResNet10
+from thalweg.nets import CharRnn, Cnn, HamCnn, LeNet5, Linear, Mlp, ResNet10
 
 SETS = INSTRUCTION_SETS.get(platform.machine(), ())
 BUILT = [name for name in SETS if (FOLDER / f"kernel_{name}.so").is_file()]
@@ -191,7 +191,7 @@ def test_a_net_becomes_records():
     [
         (HamCnn(), (3, 28, 28), "the layer Dropout has no native code"),
         (ResNet10(), (3, 32, 32), "has no native code"),
-        (CharLstm(), (5, 9), "has no native code"),
+        (CharRnn(), (5, 9), "has no native code"),
         (Mlp(hidden=(2,) * MAX_LAYERS), (3,), "more than 32 layers"),
     ],
 )

@@ -8,30 +8,32 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from thalweg.core.errors import ConfigError
-from thalweg.nets import CharLstm
+from thalweg.nets import CharRnn
 from thalweg.nets.net import CustomInitLayer, Net, StackableLayer
-from thalweg.nets.recurrent import Embedding, Lstm
+from thalweg.nets.recurrent import Embedding, Lstm, Rnn
 
 
-class TorchCharLstm(torch.nn.Module):
+class TorchCharRnn(torch.nn.Module):
     """The same net as a plain PyTorch module."""
 
-    def __init__(self, num_codes, embedding, units, layers, num_classes):
+    def __init__(self, cell, num_codes, embedding, units, layers, num_classes):
         super().__init__()
         self.embedding = torch.nn.Embedding(num_codes, embedding)
-        self.lstm = torch.nn.LSTM(embedding, units, layers, batch_first=True)
+        kind = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM}[cell]
+        self.recurrent = kind(embedding, units, layers, batch_first=True)
         self.fc = torch.nn.Linear(units, num_classes)
 
     def forward(self, codes):
-        states, _ = self.lstm(self.embedding(codes))
+        states, _ = self.recurrent(self.embedding(codes))
         return self.fc(states[:, -1])
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_char_lstm_parameters_outputs_and_gradients_match_pytorch(layers):
+@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+def test_char_rnn_parameters_outputs_and_gradients_match_pytorch(cell, layers):
     torch.manual_seed(0)
-    theirs = TorchCharLstm(num_codes=7, embedding=3, units=5, layers=layers, num_classes=4)
-    net = CharLstm(embedding=3, units=5, layers=layers).build((6, 7), num_classes=4)
+    theirs = TorchCharRnn(cell, num_codes=7, embedding=3, units=5, layers=layers, num_classes=4)
+    net = CharRnn(cell, embedding=3, units=5, layers=layers).build((6, 7), num_classes=4)
     params = parameters_to_vector(theirs.parameters()).detach().requires_grad_()
     assert len(params) == net.num_params
     codes = torch.randint(7, (9, 6))
@@ -43,6 +45,22 @@ def test_char_lstm_parameters_outputs_and_gradients_match_pytorch(layers):
     torch.testing.assert_close(ours, expected)
     with torch.inference_mode():
         torch.testing.assert_close(net.apply(params, codes), theirs(codes))
+
+
+def test_two_rnn_steps_match_hand_computed_values():
+    layer = Rnn("rnn", inputs=1, units=1, every_state=True)
+    weights = [
+        torch.tensor([[0.5]]),
+        torch.tensor([[-2.0]]),
+        torch.tensor([0.1]),
+        torch.tensor([0.2]),
+    ]
+    first = math.tanh(0.5 * 1.0 + 0.1 + 0.2)
+    second = math.tanh(0.5 * -3.0 - 2.0 * first + 0.1 + 0.2)
+    x = torch.tensor([[[1.0], [-3.0]]])
+    assert layer.apply(weights, x)[0, :, 0].tolist() == pytest.approx([first, second], rel=1e-5)
+    last = Rnn("rnn", inputs=1, units=1).apply(weights, x)
+    assert last[0].tolist() == pytest.approx([second], rel=1e-5)
 
 
 def test_two_lstm_steps_match_hand_computed_values():
@@ -78,8 +96,9 @@ def test_embedding_returns_rows_of_its_table():
     assert got.tolist() == [[[5, 6], [1, 2], [5, 6]]]
 
 
-def test_lstm_output_of_a_sample_does_not_depend_on_the_batch():
-    net = CharLstm(embedding=2, units=3).build((5, 4), 2)
+@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+def test_output_of_a_sample_does_not_depend_on_the_batch(cell):
+    net = CharRnn(cell, embedding=2, units=3).build((5, 4), 2)
     params = torch.tensor(net.init(np.random.default_rng(0)))
     codes = torch.randint(4, (6, 5), generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(net.apply(params, codes)[:2], net.apply(params, codes[:2]))
@@ -87,7 +106,7 @@ def test_lstm_output_of_a_sample_does_not_depend_on_the_batch():
 
 
 def test_initial_lstm_parameters_follow_the_pytorch_distributions():
-    net = CharLstm(embedding=50, units=64, layers=1).build((5, 90), 2)
+    net = CharRnn("lstm", embedding=50, units=64, layers=1).build((5, 90), 2)
     pieces = net.named_parameters(net.init(np.random.default_rng(0)))
     assert list(pieces) == [
         "embedding.weight",
@@ -101,17 +120,18 @@ def test_initial_lstm_parameters_follow_the_pytorch_distributions():
 
 
 def test_recurrent_nets_cannot_be_stacked():
-    net = CharLstm(embedding=2, units=3).build((5, 4), 2)
+    net = CharRnn(embedding=2, units=3).build((5, 4), 2)
     assert not net.can_stack
     assert isinstance(net.layers[0], CustomInitLayer)
     assert not isinstance(net.layers[1], StackableLayer)
 
 
 def test_recurrent_multiply_adds_and_shapes_are_counted():
+    assert Rnn("rnn", inputs=8, units=256).multiply_adds((80, 8)) == 80 * 256 * 264
     layer = Lstm("lstm", inputs=8, units=256)
     assert layer.multiply_adds((80, 8)) == 80 * (1024 * 264 + 768)
     assert Embedding("e", 97, 8).multiply_adds((80, 97)) == 0
-    net = CharLstm(embedding=2, units=3).build((5, 4), 6)
+    net = CharRnn(embedding=2, units=3).build((5, 4), 6)
     assert net.shapes == ((5, 4), (5, 2), (5, 3), (3,), (6,))
 
 

@@ -11,8 +11,9 @@ from thalweg.core.errors import ConfigError
 from thalweg.nets import (
     NETS,
     AlexNet,
-    CharLstm,
+    CharRnn,
     Cnn,
+    Cnn5x5,
     FastText,
     HamCnn,
     LeNet5,
@@ -67,7 +68,12 @@ ALEXNET = 64 * 28 + 192 * 577 + 384 * 1729 + 256 * 3457 + 256 * 2305
         (ResNet18(), (3, 32, 32), 10, 11_173_962),
         (ResNet34(), (3, 32, 32), 10, 21_282_122),
         (FastText(), (64, 30_002), 4, 30_002 * 300 + 4 * 301),
-        (CharLstm(), (80, 97), 97, 97 * 8 + 1024 * 266 + 1024 * 514 + 97 * 257),
+        (CharRnn("lstm"), (80, 97), 97, 97 * 8 + 1024 * 266 + 1024 * 514 + 97 * 257),
+        (CharRnn(), (80, 100), 100, 226_180),
+        (Cnn5x5(), (3, 32, 32), 10, 3_353_034),
+        (Cnn5x5(), (3, 32, 32), 100, 3_537_444),
+        (Cnn5x5(), (1, 28, 28), 62, 32 * 26 + 64 * 801 + 2048 * 1025 + 62 * 2049),
+        (Cnn5x5(), (1, 8, 8), 10, 32 * 26 + 64 * 801 + 2048 * (64 * 4 + 1) + 10 * 2049),
     ],
 )
 def test_large_nets_have_the_published_number_of_parameters(spec, shape, num_classes, num_params):
@@ -93,7 +99,7 @@ def test_every_parameter_gets_a_gradient(spec):
 
 @pytest.mark.parametrize("name", [name for name in NETS if name != "module"])
 def test_every_registered_net_builds_with_default_options(name):
-    reads_text = name in ("char-lstm", "fast-text")
+    reads_text = name in ("char-rnn", "fast-text")
     net = NETS[name]().build((12, 17) if reads_text else (1, 12, 17), 3)
     assert net.init(np.random.default_rng(0)).shape == (net.num_params,)
 
@@ -108,18 +114,21 @@ def test_every_registered_net_builds_with_default_options(name):
         (lambda: Linear().build((), 2), ["()"]),
         (
             lambda: Mlp().build((80, 97), 97),
-            ["(80, 97)", "sequences", "'fast-text' or 'char-lstm'"],
+            ["(80, 97)", "sequences", "'fast-text' or 'char-rnn'"],
         ),
-        (lambda: Cnn().build((80, 97), 97), ["images", "(80, 97)", "'char-lstm'"]),
-        (lambda: CharLstm().build((20,), 2), ["sequences of codes", "(20,)", "'mlp'"]),
-        (lambda: CharLstm().build((3, 32, 32), 2), ["(3, 32, 32)", "'cnn'"]),
-        (lambda: CharLstm(layers=0), ["layers >= 1", "0"]),
+        (lambda: Cnn().build((80, 97), 97), ["images", "(80, 97)", "'char-rnn'"]),
+        (lambda: CharRnn().build((20,), 2), ["sequences of codes", "(20,)", "'mlp'"]),
+        (lambda: CharRnn().build((3, 32, 32), 2), ["(3, 32, 32)", "'cnn'"]),
+        (lambda: CharRnn(layers=0), ["layers >= 1", "0"]),
         (lambda: FastText().build((20,), 2), ["sequences of codes", "(20,)", "'mlp'"]),
         (lambda: FastText().build((3, 32, 32), 2), ["(3, 32, 32)", "'cnn'"]),
         (lambda: FastText(width=0), ["width >= 1", "0"]),
         (lambda: Mlp(hidden=()), ["hidden=()", "'linear'"]),
         (lambda: Mlp(hidden=(4, 0)), ["hidden=(4, 0)"]),
         (lambda: Cnn(channels=(1, 2)), ["channels=(1, 2)"]),
+        (lambda: Cnn5x5(channels=(1, 2, 3)), ["Cnn5x5", "2 numbers", "channels=(1, 2, 3)"]),
+        (lambda: Cnn5x5().build((3, 3, 32), 10), ["cnn-5x5", "4x4", "3x32"]),
+        (lambda: CharRnn("gru"), ["cell", "gru"]),
         (lambda: Cnn(hidden=0), ["hidden", "0"]),
         (lambda: HamCnn(dropout=1.0), ["HamCnn", "[0, 1)", "1.0"]),
         (lambda: HamCnn(channels=(1, 2)), ["HamCnn", "channels=(1, 2)"]),

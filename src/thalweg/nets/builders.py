@@ -27,7 +27,7 @@ def check_image_shape(net: str, input_shape: Shape, at_least: int) -> tuple[int,
         len(input_shape) == 3,
         f"the net {net!r} needs images (channels, height, width), but samples have shape "
         f"{input_shape}. For plain features use 'mlp' or 'linear', for sequences of codes "
-        "'fast-text' or 'char-lstm'.",
+        "'fast-text' or 'char-rnn'.",
     )
     channels, height, width = input_shape
     require(
@@ -48,7 +48,7 @@ def build_dense(
     require(
         len(input_shape) != 2,
         f"fully connected nets need numeric features, but samples have shape {input_shape}: "
-        "sequences of codes. Use 'fast-text' or 'char-lstm' for these.",
+        "sequences of codes. Use 'fast-text' or 'char-rnn' for these.",
     )
     from thalweg.nets.layers import Flatten
 

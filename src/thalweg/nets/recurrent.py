@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +17,15 @@ from torch.nn import functional
 from thalweg.core.errors import require
 from thalweg.core.types import Floats
 from thalweg.nets.net import Shape
+
+# Options of PyTorch's functions for one layer in one direction.
+ONE_LAYER: dict[str, Any] = {
+    "has_biases": True,
+    "num_layers": 1,
+    "dropout": 0.0,
+    "bidirectional": False,
+    "batch_first": True,
+}
 
 
 @dataclass(frozen=True)
@@ -61,23 +71,19 @@ class Embedding:
 
 
 @dataclass(frozen=True)
-class Lstm:
-    r"""Long short-term memory (Hochreiter and Schmidhuber, 1997), in PyTorch's form.
+class Rnn:
+    r"""Recurrent layer with tanh (Elman, 1990), in PyTorch's form.
 
-    .. math::
-        (i, f, g, o) = W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh}, \quad
-        c_t = \sigma(f) c_{t-1} + \sigma(i) \tanh(g), \quad h_t = \sigma(o) \tanh(c_t)
+    .. math::  h_t = \tanh(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})
 
     Symbols -> here
         h     hidden state, starts at 0      -> output: the last state (B, units), or all states
                                                 (B, L, units) with `every_state`
-        c     cell, starts at 0
-        W, b  four blocks of `units` rows each, in the order i, f, g, o
 
     Parameters are in PyTorch's order and start as U(-1/sqrt(units), 1/sqrt(units)).
 
-    >>> Lstm("lstm", inputs=8, units=256).shapes["lstm.weight_hh"]
-    (1024, 256)
+    >>> Rnn("rnn", inputs=8, units=256).shapes["rnn.weight_hh"]
+    (256, 256)
     """
 
     name: str
@@ -85,10 +91,11 @@ class Lstm:
     units: int
     every_state: bool = False
     """Return all states, as input of another recurrent layer."""
+    gates: ClassVar[int] = 1  # blocks of `units` rows in each parameter
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
-        rows = 4 * self.units
+        rows = self.gates * self.units
         return {
             f"{self.name}.weight_ih": (rows, self.inputs),
             f"{self.name}.weight_hh": (rows, self.units),
@@ -109,20 +116,43 @@ class Lstm:
         return (shape[0], self.units) if self.every_state else (self.units,)
 
     def multiply_adds(self, shape: Shape) -> int:
-        gates = 4 * self.units * (self.inputs + self.units)
-        return shape[0] * (gates + 3 * self.units)
+        return shape[0] * self.gates * self.units * (self.inputs + self.units)
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        states, last = torch.rnn_tanh(
+            x,
+            x.new_zeros(1, x.shape[0], self.units),
+            list(weights),
+            **ONE_LAYER,
+            train=torch.is_grad_enabled(),
+        )
+        return states if self.every_state else last[0]
+
+
+@dataclass(frozen=True)
+class Lstm(Rnn):
+    r"""Long short-term memory (Hochreiter and Schmidhuber, 1997), in PyTorch's form.
+
+    .. math::
+        (i, f, g, o) = W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh}, \quad
+        c_t = \sigma(f) c_{t-1} + \sigma(i) \tanh(g), \quad h_t = \sigma(o) \tanh(c_t)
+
+    Symbols -> here, beside those of `Rnn`
+        c     cell, starts at 0
+        W, b  four blocks of `units` rows each, in the order i, f, g, o
+
+    >>> Lstm("lstm", inputs=8, units=256).shapes["lstm.weight_hh"]
+    (1024, 256)
+    """
+
+    gates: ClassVar[int] = 4
+
+    def multiply_adds(self, shape: Shape) -> int:
+        return super().multiply_adds(shape) + shape[0] * 3 * self.units
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         zero = x.new_zeros(1, x.shape[0], self.units)
         states, last, _ = torch.lstm(
-            x,
-            (zero, zero),
-            list(weights),
-            has_biases=True,
-            num_layers=1,
-            dropout=0.0,
-            train=torch.is_grad_enabled(),
-            bidirectional=False,
-            batch_first=True,
+            x, (zero, zero), list(weights), **ONE_LAYER, train=torch.is_grad_enabled()
         )
         return states if self.every_state else last[0]

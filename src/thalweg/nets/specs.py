@@ -105,11 +105,47 @@ class Cnn:
     """
 
     def __post_init__(self) -> None:
-        check_widths("Cnn", self.channels, self.hidden)
+        check_widths("Cnn", self.channels, self.hidden, count=3)
         check_projection("Cnn", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
         blocks = _conv_pools("cnn", input_shape, self.channels)
+        return build_convolutional(
+            input_shape, blocks, (self.hidden,), num_classes, projection=self.projection
+        )
+
+
+@dataclass(frozen=True)
+class Cnn5x5:
+    """Two 5x5 convolutions with pooling and one wide hidden layer.
+
+    The net of Marfoq et al. (2023) for CIFAR-10 and CIFAR-100. Images below 16 pixels are padded,
+    because nothing would be left for the second convolution.
+
+    >>> Cnn5x5().build((3, 32, 32), 10).num_params
+    3353034
+    """
+
+    channels: tuple[int, int] = (32, 64)
+    hidden: int = 2048  # units between the convolutions and the classes
+    projection: int | None = None
+    """Size of a projection head before the last layer, whose output are the features.
+
+    None: no head.
+    """
+
+    def __post_init__(self) -> None:
+        check_widths("Cnn5x5", self.channels, self.hidden, count=2)
+        check_projection("Cnn5x5", self.projection)
+
+    def build(self, input_shape: Shape, num_classes: int) -> Net:
+        inputs, side = check_image_shape("cnn-5x5", input_shape, at_least=4)
+        from thalweg.nets.conv_pool import ConvPool
+
+        blocks = tuple(
+            ConvPool(f"conv{i}", come, go, kernel=5, padding=0 if side >= 16 else 2)
+            for i, (come, go) in enumerate(pairwise((inputs, *self.channels)), start=1)
+        )
         return build_convolutional(
             input_shape, blocks, (self.hidden,), num_classes, projection=self.projection
         )
@@ -131,7 +167,7 @@ class HamCnn:
     dropout: float = 0.5  # share of the hidden units that is dropped in a training step
 
     def __post_init__(self) -> None:
-        check_widths("HamCnn", self.channels, self.hidden)
+        check_widths("HamCnn", self.channels, self.hidden, count=3)
         check_dropout("HamCnn", self.dropout)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
@@ -139,10 +175,10 @@ class HamCnn:
         return build_convolutional(input_shape, blocks, (self.hidden,), num_classes, self.dropout)
 
 
-def check_widths(net: str, channels: tuple[int, ...], hidden: int) -> None:
+def check_widths(net: str, channels: tuple[int, ...], hidden: int, count: int) -> None:
     require(
-        len(channels) == 3 and min(channels) >= 1,
-        f"{net} needs three numbers of channels, each at least 1, got channels={channels}.",
+        len(channels) == count and min(channels) >= 1,
+        f"{net} needs {count} numbers of channels, each at least 1, got channels={channels}.",
     )
     require(hidden >= 1, f"{net} needs hidden >= 1, got {hidden}.")
     check_units(net, *channels, hidden)

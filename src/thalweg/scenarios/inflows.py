@@ -15,7 +15,7 @@ from thalweg.data import (
     SyntheticLogistic,
 )
 from thalweg.local import LocalTraining
-from thalweg.nets import CharLstm, Cnn, LeNet5, Linear, Mlp
+from thalweg.nets import CharRnn, Cnn, Cnn5x5, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Dirichlet, Groups, Inflow, OneShot, Pachinko
 
@@ -67,7 +67,7 @@ def streams_cifar10() -> Scenario:
     return Scenario(
         name="streams-cifar10",
         data=Cifar10(),
-        net=LeNet5(),
+        net=Cnn5x5(),
         world=_HALF_HISTORICAL,
         local=LocalTraining(lr=0.05, momentum=0.9, batch_size=32, steps=5),
         ticks=1,
@@ -109,7 +109,7 @@ def streams_shakespeare() -> Scenario:
     return Scenario(
         name="streams-shakespeare",
         data=Shakespeare(),
-        net=CharLstm(units=128),
+        net=CharRnn(),
         world=replace(_ONE_SHOT, arrivals=OneShot(width=2)),
         local=LocalTraining(lr=0.1, batch_size=32, steps=5),
         ticks=1,
