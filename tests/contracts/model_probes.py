@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from thalweg.core.capabilities import Descent
 from thalweg.core.types import Floats32, Ints, LastLayer
 
 
@@ -36,8 +37,11 @@ class FakeModelProbe:
         self.asked.append(rows.tolist())
         return self.params()
 
-    def at(self, params: Floats32) -> FakeModelProbe:
-        return FakeModelProbe(params.tolist(), self.fisher, self.loss)
+    def descend(self, rows: Ints, steps: int, lr_scale: float = 1.0) -> Descent:
+        """Take SGD steps of learning rate 0.1 with the gradient of `gradient`."""
+        start = self.params()
+        moved = start * np.float32((1 - 0.1 * lr_scale) ** steps)
+        return Descent(moved, float(np.linalg.norm(start)))
 
     def squared_gradients(self, rows: Ints) -> Floats32:
         self.asked.append(rows.tolist())

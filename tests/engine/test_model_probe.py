@@ -6,7 +6,7 @@ import torch
 
 from thalweg.data import Digits
 from thalweg.engine.gather import Gather
-from thalweg.engine.model_probe import StackModelProbe
+from thalweg.engine.model_probe import FixedModelProbe, StackModelProbe
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import StackedTrainer
 from thalweg.local import LocalTraining, TaskLoss
@@ -63,6 +63,32 @@ def test_squared_gradients_are_a_mean_over_single_samples_not_the_square_of_a_me
         loss = torch.nn.functional.cross_entropy(net.apply(params, x[k : k + 1]), y[k : k + 1])
         expected += torch.autograd.grad(loss, params)[0] ** 2 / len(ROWS)
     np.testing.assert_allclose(look.squared_gradients(ROWS), expected.numpy(), rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize(("momentum", "lr_scale"), [(0.0, 1.0), (0.9, 1.0), (0.9, 0.5)])
+def test_descend_takes_steps_of_the_clients_optimizer_on_both_engines(momentum, lr_scale):
+    net = Mlp(hidden=(6,)).build(DATA.input_shape, 10)
+    start = net.init(np.random.default_rng(0))
+    local = LocalTraining(lr=0.2, momentum=momentum, weight_decay=0.01, steps=1)
+    stacked = StackedTrainer(net, TaskLoss(), local, Gather(DATA))
+    probes = (
+        FixedModelProbe(stacked, start),
+        SingleTrainer(net, TaskLoss(), local, DATA).begin(start),
+    )
+    x, y = Gather(DATA).get_single("train", ROWS)
+    params = torch.tensor(start, requires_grad=True)
+    torch_sgd = torch.optim.SGD([params], 0.2 * lr_scale, momentum, weight_decay=0.01)
+    lengths = []
+    for _ in range(3):
+        torch_sgd.zero_grad()
+        torch.nn.functional.cross_entropy(net.apply(params, x), y).backward()
+        lengths.append(float(params.grad.norm()))
+        torch_sgd.step()
+    for probe in probes:
+        descent = probe.descend(ROWS, 3, lr_scale)
+        np.testing.assert_allclose(descent.params, params.detach().numpy(), atol=1e-6)
+        assert descent.max_gradient == pytest.approx(max(lengths), rel=1e-4)
+        assert probe.params().tolist() == start.tolist(), "the probed model does not change"
 
 
 @pytest.mark.parametrize("received", [True, False])

@@ -348,7 +348,6 @@ def test_two_different_optimizers_are_rejected() -> None:
     [
         ("scaffold", [], "objective=Scaffold is incompatible with local.optimizer=adam"),
         ("fedomd", [], "geometry=PNorm is incompatible with local.optimizer=adam"),
-        ("stream-ours", [], "or set sample_weights.lr"),
         ("feddrift", [KEEP], "local.optimizer_state=keep is incompatible with bank=FedDrift"),
         ("feddaa", [KEEP], "this bank merges, closes or renumbers models.* bank=ifca"),
         ("feddaa", [KEEP], r"Use local\.keep_rounds=40, local\.optimizer_state=reset"),
@@ -360,9 +359,8 @@ def test_two_different_optimizers_are_rejected() -> None:
 def test_parts_that_do_not_work_with_an_optimizer_are_rejected(
     recipe: str, overrides: list[str], message: str
 ) -> None:
-    scenario = "streams-synthetic" if "stream-" in recipe else "digits-partial"
     with pytest.raises(ConfigError, match=message):
-        make_plan(recipe, scenario, overrides=["optimizer=adam", *overrides])
+        make_plan(recipe, "digits-partial", overrides=["optimizer=adam", *overrides])
 
 
 @pytest.mark.parametrize("recipe", ["feddaa", "feddrift"])

@@ -137,7 +137,6 @@ REFUSALS = [
         for recipe, scenario, reason in (
             ("scaffold", "digits-full", "relies on the learning rate of SGD"),
             ("fedomd", "digits-full", "geometry=euclidean"),
-            ("stream-ours", "streams-synthetic", "or set sample_weights.lr"),
         )
     ),
     RejectedPlan(

@@ -78,7 +78,7 @@ def test_historical_clients_are_surveyed_once_if_the_ratio_is_unknown():
 
 
 def test_a_client_reports_distance_gradient_norm_and_loss():
-    # The gradient of the probe is the parameters themselves: each step shrinks them by a tenth.
+    # Each step of the probe shrinks its parameters, which are their own gradient, by a tenth.
     _, uploads = OldAndNew(steps=2).answer_survey(FakeSurveyContext(lr=0.1))
     length = np.sqrt(5)  # of (1, 2)
     distance, max_gradient, max_loss = uploads[BOUNDS]

@@ -16,6 +16,13 @@ from thalweg.core.noise import NoiseGenerator
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer, Roster, Supplies, Supply
 
 
+class Descent(NamedTuple):
+    """The result of some steps of a client's optimizer on fixed samples."""
+
+    params: Floats32  # (P,) after the last step
+    max_gradient: float  # the largest length of the gradient before a step
+
+
 class ModelProbe(Protocol):
     """Evaluates a model on samples of one client, given by their rows in the data set.
 
@@ -42,8 +49,12 @@ class ModelProbe(Protocol):
         """(P,) the current gradient of the mean loss of the samples."""
         ...
 
-    def at(self, params: Floats32) -> ModelProbe:
-        """Return a probe of other, fixed parameters (P,) on the same samples."""
+    def descend(self, rows: Ints, steps: int, lr_scale: float = 1.0) -> Descent:
+        """Take steps of the client's optimizer on the mean loss of the samples.
+
+        The optimizer starts with a new state, and `lr_scale` multiplies its learning rate. The
+        probed model does not change.
+        """
         ...
 
     def squared_gradients(self, rows: Ints) -> Floats32:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.capabilities import Descent
 from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.engine.stacked import Stack, StackedTrainer
 
@@ -38,8 +39,8 @@ class FixedModelProbe:
     def last_layer(self, rows: Ints, received: bool) -> LastLayer:
         return self._trainer.last_layer(self.params(), rows)
 
-    def at(self, params: Floats32) -> FixedModelProbe:
-        return FixedModelProbe(self._trainer, params)
+    def descend(self, rows: Ints, steps: int, lr_scale: float = 1.0) -> Descent:
+        return self._trainer.descend(self.params(), rows, steps, lr_scale)
 
 
 class StackModelProbe(FixedModelProbe):

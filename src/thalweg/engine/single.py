@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from thalweg.core.capabilities import Descent
 from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset, Part
 from thalweg.data.base import Targets
@@ -171,10 +172,7 @@ class Training:
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
         model = self._model()
         loss, gradient = self._loss_and_gradient(model, batch, memo)
-        positions = self._trainer.net.untrained
-        untrained = select_untrained(positions, self._now[None])
-        self._now = self._optimizer.move(self._now, gradient, lr_scale)
-        model.restore_untrained(self._now[None], untrained, positions)
+        self._move(model, gradient, lr_scale)
         self.seen_losses.append(loss)
 
     def export_optimizer(self) -> ClientOptimizerState:
@@ -208,8 +206,14 @@ class Training:
         loss = self._trainer.loss(logits, labels).sum() / len(rows)
         return torch.autograd.grad(loss, params)[0].numpy()
 
-    def at(self, params: Floats32) -> Training:
-        return self._trainer.begin(params)
+    def descend(self, rows: Ints, steps: int, lr_scale: float = 1.0) -> Descent:
+        copy = self._trainer.begin(self.params())
+        model, lengths = NetModel(self._trainer.net, False), [0.0]
+        for _ in range(steps):
+            gradient = copy.gradient(rows)
+            lengths.append(float(np.linalg.norm(gradient.astype(np.float64))))
+            copy._move(model, torch.from_numpy(gradient), lr_scale)
+        return Descent(copy.params(), max(lengths))
 
     def squared_gradients(self, rows: Ints) -> Floats32:
         total = torch.zeros_like(self._now, dtype=torch.float64)
@@ -232,6 +236,12 @@ class Training:
         return LastLayer(errors.numpy(), features.numpy())
 
     # --- one step ---
+
+    def _move(self, model: NetModel, gradient: Tensor, lr_scale: float) -> None:
+        positions = self._trainer.net.untrained
+        untrained = select_untrained(positions, self._now[None])
+        self._now = self._optimizer.move(self._now, gradient, lr_scale)
+        model.restore_untrained(self._now[None], untrained, positions)
 
     def _inputs(self, rows: npt.NDArray[np.integer[Any]]) -> Tensor:
         """Return inputs without augmentation."""

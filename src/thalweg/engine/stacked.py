@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from thalweg.core.capabilities import Descent
 from thalweg.core.tensors import get_wide_dtype
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
@@ -352,6 +353,17 @@ class StackedTrainer(ModelPredictions):
                 total += gradient[0]
         return total.float().cpu().numpy()
 
+    def descend(self, params: Floats32, rows: Ints, steps: int, lr_scale: float) -> Descent:
+        """Return the result of steps of the optimizer on the mean loss of training samples."""
+        stack = self.begin(params[None], np.zeros(1, np.int64), np.array([lr_scale], np.float32))
+        model, lengths = NetModel(self._net, self._is_stacked), [0.0]
+        for _ in range(steps):
+            gradient = self.gradient(stack.params[0].cpu().numpy(), rows)
+            lengths.append(float(np.linalg.norm(gradient.astype(np.float64))))
+            with one_thread(), torch.no_grad():
+                self._move(stack, model, self.send(gradient)[None])
+        return Descent(stack.params[0].cpu().numpy().copy(), max(lengths))
+
     def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
         """Return (P,) the mean squared gradient of the loss over training samples."""
         total = self._make_sums(len(params))
@@ -414,9 +426,7 @@ class StackedTrainer(ModelPredictions):
             loss = self._objective.loss(model, leaves.params, batch, memo)  # (1,)
             gradient = leaves.compute_gradient(loss)
         with torch.no_grad():
-            before = select_untrained(self._untrained, stack.params)
-            self._descend(stack, gradient)
-            model.restore_untrained(stack.params, before, self._untrained)
+            self._move(stack, model, gradient)
             stack.loss_sum.add_(loss)
         stack.num_steps[:] += 1
 
@@ -426,7 +436,12 @@ class StackedTrainer(ModelPredictions):
         assert isinstance(self._net, ModuleNet)
         return ModuleLeaves(self._net, params)
 
-    def _descend(self, stack: Stack, gradient: Tensor) -> None:
+    def _move(self, stack: Stack, model: NetModel, gradient: Tensor) -> None:
+        before = select_untrained(self._untrained, stack.params)
+        self._apply_optimizer(stack, gradient)
+        model.restore_untrained(stack.params, before, self._untrained)
+
+    def _apply_optimizer(self, stack: Stack, gradient: Tensor) -> None:
         local, settings = self._local, self._local.step_settings
         if self._geometry.is_euclidean:
             local.optimizer.step(stack.params, gradient, stack.optimizer, settings, stack.lr_scales)

@@ -22,7 +22,8 @@ attribute                      if not declared   meaning
 ``merges_clients``             False             bank: one learner has the samples of all clients
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
-``needs_sgd``                  False             objective, sample weights: relies on SGD steps
+``needs_sgd``                  False             objective: relies on the steps of SGD
+``skips_unweighted``           False             sample weights: leaves out clients of weight 0
 ``needs_class_labels``         if it has labels  any stage, world: works with classes only
 =============================  ================  ==================================================
 """
@@ -85,14 +86,11 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
 def check_optimizer(recipe: Recipe, local: LocalTraining) -> None:
     """Raise a `ConfigError` if a part of the recipe does not work with the clients' optimizer."""
     chosen = f"local.optimizer={local.optimizer_name}"
-    for stage in ("objective", "sample_weights"):
-        part = getattr(recipe, stage)
-        other = f"set {stage}.lr" if hasattr(part, "lr") else f"another {stage}"
-        require(
-            local.is_sgd or not getattr(part, "needs_sgd", False),
-            f"{stage}={type(part).__name__} is incompatible with {chosen}: it relies on the "
-            f"learning rate of SGD. Use local.optimizer=sgd or {other}.",
-        )
+    require(
+        local.is_sgd or not getattr(recipe.objective, "needs_sgd", False),
+        f"objective={type(recipe.objective).__name__} is incompatible with {chosen}: it relies on "
+        "the learning rate of SGD. Use local.optimizer=sgd or another objective.",
+    )
     require(
         local.is_sgd or recipe.geometry.is_euclidean,
         f"geometry={type(recipe.geometry).__name__} is incompatible with {chosen}: it changes the "

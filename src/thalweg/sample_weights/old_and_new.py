@@ -39,10 +39,10 @@ class OldAndNew:
         mass        `mass` to the stored data, the rest to the streams, by size within both
 
     The bound depends on one number, `ratio` :math:`= c_2/c_1`. If it is not given, the historical
-    clients that are present are surveyed once, before the first training. Each takes `steps`
-    full-batch gradient steps without momentum on a fixed subset, `fraction` of its samples (at
-    least 64, if it has them), and reports three numbers: the distance that the parameters moved,
-    the largest gradient norm, and the largest loss of a sample under the received model.
+    clients that are present are surveyed once, before the first training. Each draws `fraction` of
+    its samples (at least 64, if it has them), takes `steps` steps of its optimizer on their mean
+    loss, and reports three numbers: the distance that the parameters moved, the largest norm of
+    this gradient, and the largest loss of a sample under the received model.
 
     Symbols, Marfoq et al. (2023) -> here
         :math:`c_2/c_1`        -> ratio
@@ -51,8 +51,9 @@ class OldAndNew:
         D, G, B                -> the three numbers of a report; the largest over clients counts
         :math:`M - M_{hist}`   -> fresh clients that are present at the same time (`fresh_clients`)
 
-    Differs from the paper: the estimate uses gradient steps without momentum even if clients train
-    with it, and takes B before the first step.
+    Differs from the paper: the steps use all samples of the subset, not mini-batches. The paper
+    does not give the number of steps, the size of the subset, and the models at which it takes G
+    and B.
 
     A client of importance 0.5 in every round holds two samples:
 
@@ -80,7 +81,7 @@ class OldAndNew:
     fraction: float = 0.1
     """Share of the memory that a surveyed client uses."""
     steps: int = 10
-    """Gradient steps of the survey."""
+    """Steps of a surveyed client."""
     lr: float | None = None
     """Learning rate of these steps; none: that of training."""
 
@@ -120,11 +121,6 @@ class OldAndNew:
             )
 
     @property
-    def needs_sgd(self) -> bool:
-        """Whether the survey uses the learning rate of local training for its own SGD steps."""
-        return self.lr is None and self.strategy == "ours"
-
-    @property
     def _stored_share(self) -> float:
         """The share of the stored data, for strategies that fix it."""
         return {"historical": 1.0, "fresh": 0.0}.get(self.strategy, self.mass or 0.0)
@@ -141,15 +137,11 @@ class OldAndNew:
             return None, {}
         count = min(max(round(self.fraction * len(context.held)), MIN_SAMPLES), len(context.held))
         rows = context.rng.choice(context.held, count, replace=False)
-        probe, lr = context.probe_model(), self.lr or context.lr
-        start = probe.params().astype(np.float64)
-        params, max_gradient, max_loss = start, 0.0, float(probe.losses(rows).max())
-        for _ in range(self.steps):
-            gradient = probe.at(params.astype(np.float32)).gradient(rows).astype(np.float64)
-            max_gradient = max(max_gradient, float(np.linalg.norm(gradient)))
-            params = params - lr * gradient
-        distance = float(np.linalg.norm(params - start))
-        return None, {BOUNDS: np.array([distance, max_gradient, max_loss])}
+        probe, lr_scale = context.probe_model(), (self.lr or context.lr) / context.lr
+        descent = probe.descend(rows, self.steps, lr_scale)
+        distance = np.linalg.norm(descent.params.astype(np.float64) - probe.params())
+        max_loss = probe.losses(rows).max()
+        return None, {BOUNDS: np.array([distance, descent.max_gradient, max_loss])}
 
     # --- server ---
 
