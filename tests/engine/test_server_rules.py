@@ -10,6 +10,7 @@ import pytest
 from engine.recipe_runs import PlanRuns, load, play, reference, small_plan
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.plan import Plan
+from thalweg.federation import get_served_models
 
 
 def initial_model(plan: Plan) -> np.ndarray:
@@ -71,3 +72,16 @@ def test_a_buffered_run_equals_a_loop_written_by_hand() -> None:
     assert num_late > 0
     np.testing.assert_allclose(server.bank[0], x, rtol=1e-4, atol=1e-5)
     assert server.rules[0].num_updates == len(buffer)
+
+
+def test_an_averaged_run_evaluates_the_mean_of_its_models_by_the_weight_of_rounds() -> None:
+    aging = ["weights=by-weight", "sample_weights=inverse-age"]  # rounds differ in total weight
+    plan = small_plan("fedavg", *aging, "server=averaged", rounds=3)
+    starts = [play(plan, reference(plan), rounds)[0].bank[0] for rounds in range(3)]
+    server, history = play(plan, reference(plan), rounds=3)
+    totals = [updates.reports["total_weight"].sum() for updates in history if updates is not None]
+    assert len(set(totals)) == 3
+    average = np.average(np.array(starts, dtype=np.float64), axis=0, weights=totals)
+    served = get_served_models(server, plan.recipe).models[0]
+    np.testing.assert_allclose(served, average, rtol=1e-4, atol=1e-6)
+    assert not np.allclose(served, server.bank[0], atol=1e-3)

@@ -183,7 +183,7 @@ def test_secure_aggregation_accepts_components_that_need_only_the_sum() -> None:
         "weights": ["equal", "by-samples"],
         "server": [
             *("step", "adaptive", "fedacg", "flash"),
-            *("fedavgm", "fedadam", "fedyogi", "fedadagrad"),
+            *("fedavgm", "fedadam", "fedyogi", "fedadagrad", "averaged"),
         ],
         "staleness": ["reject"],
     }

@@ -10,12 +10,14 @@ Five kinds of policies, applied in this order:
 """
 
 from thalweg.aggregation.adaptive import Adaptive  # adapts the clients' learning rate
+from thalweg.aggregation.averaged import AVERAGED_RULES, Averaged  # evaluates an average
 from thalweg.aggregation.base import (
     HasEvalModel,
     MemorySummary,
     Reports,
     ScalesLr,
     ServerRule,
+    WeighsRounds,
     Weights,
 )
 from thalweg.aggregation.buffered import Buffered  # steps when enough updates have arrived
@@ -47,18 +49,7 @@ WEIGHTS = {
     "by-weight": ByWeight,
     "shift-aware": ShiftAware,
 }
-SERVER_RULES = {
-    "step": Step,
-    "adaptive": Adaptive,
-    "fedacg": FedAcg,
-    "fedexp": FedExp,
-    "flash": Flash,
-    "fedavgm": FedAvgM,
-    "fedadam": FedAdam,
-    "fedyogi": FedYogi,
-    "fedadagrad": FedAdagrad,
-    "buffered": Buffered,
-}
+SERVER_RULES = {**AVERAGED_RULES, "averaged": Averaged}
 ROBUST = {
     "median": Median,
     "trimmed-mean": TrimmedMean,
@@ -80,6 +71,7 @@ __all__ = [
     "STALENESS",
     "WEIGHTS",
     "Adaptive",
+    "Averaged",
     "Buffered",
     "BySamples",
     "ByWeight",
@@ -111,5 +103,6 @@ __all__ = [
     "Staleness",
     "Step",
     "TrimmedMean",
+    "WeighsRounds",
     "Weights",
 ]

@@ -78,6 +78,18 @@ class ScalesLr(Protocol):
 
 
 @runtime_checkable
+class WeighsRounds(Protocol):
+    """A server rule for which the total sample weight of a round matters."""
+
+    def set_round_weight(self, state: Any, total: float) -> Any:
+        """Return the state before the step of a round in which the clients report this total.
+
+        Called with ``weights=by-weight`` only.
+        """
+        ...
+
+
+@runtime_checkable
 class HasEvalModel(Protocol):
     """A server rule that sends clients another model than the one it evaluates and deploys."""
 

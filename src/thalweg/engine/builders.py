@@ -9,6 +9,7 @@ from pathlib import Path
 
 from thalweg.aggregation import (
     Adaptive,
+    Averaged,
     Buffered,
     FedAcg,
     FedAdagrad,
@@ -379,9 +380,10 @@ def _make_engine(
 def _needs_only_mean(plan: Plan, clients: ClientProgram) -> bool:
     """Return whether a run uses weighted means of the updates only, and no single update."""
     recipe = plan.recipe
+    server = recipe.server.rule if isinstance(recipe.server, Averaged) else recipe.server
     is_changed = (recipe.robust, recipe.privacy, recipe.secure_aggregation, plan.scenario.faults)
     return (
-        type(recipe.server) in MEAN_RULES
+        type(server) in MEAN_RULES
         and type(recipe.weights).__module__.startswith("thalweg.")
         and all(policy is None for policy in is_changed)
         and not clients.keeps_trained_models

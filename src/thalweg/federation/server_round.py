@@ -26,6 +26,7 @@ from thalweg.federation.server_steps import (
     make_jobs,
     merge_updates,
     record_reports,
+    set_round_weight,
     sum_metrics,
 )
 from thalweg.federation.validation import match_updates, validate_updates
@@ -95,7 +96,7 @@ def _aggregate(ctx: RoundContext, updates: Updates, extensions: list[RoundExtens
                 weights = extension.adjust_weights(ctx, rows, weights)
             merged = merge_updates(
                 ctx.recipe,
-                rules[model],
+                set_round_weight(ctx.recipe, rules[model], rows),
                 bank[model],
                 rows.deltas,
                 weights,

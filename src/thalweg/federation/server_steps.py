@@ -8,16 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thalweg.aggregation import CombinedUpdates, ScalesLr
+from thalweg.aggregation import CombinedUpdates, ScalesLr, WeighsRounds
+from thalweg.aggregation.weights import TOTAL
 from thalweg.bank import ExtraBankMetrics
 from thalweg.core.capabilities import Broadcast, ExtraMetrics
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Floats, Floats32, Job, Updates
+from thalweg.core.types import Floats, Floats32, Ints, Job, Updates
 from thalweg.core.vectors import combine, zero_columns
 from thalweg.federation.context import RoundContext
 from thalweg.federation.messages import build_updates
 from thalweg.recipes.base import Recipe
+from thalweg.sample_weights import AssignsWeights
 
 
 def choose_cohort(ctx: RoundContext) -> None:
@@ -30,13 +32,24 @@ def choose_cohort(ctx: RoundContext) -> None:
             f"{type(selection).__name__}.choose must return different clients out of the "
             f"{len(roster.present)} that are present, got {np.asarray(chosen).tolist()}."
         )
-    ctx.cohort = cohort.astype(np.int64)
+    ctx.cohort = _drop_unweighted(ctx, cohort.astype(np.int64))
     ctx.roster = replace(roster, cohort=ctx.cohort)
     times_present = ctx.server.times_present.copy()
     times_present[roster.present] += 1
     ctx.server = ctx.server._replace(
         rnd=ctx.rnd + 1, times_present=times_present, known=dict(roster.known)
     )
+
+
+def _drop_unweighted(ctx: RoundContext, cohort: Ints) -> Ints:
+    """Return the clients of a cohort to contact: without those that would not train."""
+    sample_weights: object = ctx.recipe.sample_weights
+    if not isinstance(sample_weights, AssignsWeights):
+        return cohort
+    if not getattr(sample_weights, "skips_unweighted", False):
+        return cohort
+    assigned = sample_weights.assign_weights(ctx.roster, ctx.server.bank.shape[1])
+    return cohort[assigned[cohort] > 0]
 
 
 def make_jobs(ctx: RoundContext) -> list[Job]:
@@ -47,6 +60,14 @@ def make_jobs(ctx: RoundContext) -> list[Job]:
         Job(client, model, _get_lr_scale(ctx, model), ctx.session.number, ctx.session.age)
         for client, model in zip(clients, models, strict=True)
     ]
+
+
+def set_round_weight(recipe: Recipe, rule_state: Any, updates: Updates) -> Any:
+    """Return the state of a server rule for a round with these updates of one model."""
+    rule: object = recipe.server
+    if not isinstance(rule, WeighsRounds) or TOTAL not in updates.reports:
+        return rule_state
+    return rule.set_round_weight(rule_state, float(np.nansum(updates.reports[TOTAL])))
 
 
 class MergeResult(NamedTuple):

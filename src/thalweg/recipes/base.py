@@ -20,6 +20,7 @@ from thalweg.aggregation import (
     ServerRule,
     Staleness,
     Step,
+    WeighsRounds,
     Weights,
 )
 from thalweg.bank import BANKS, Bank, ExtraBankMetrics, MixesModels, OneModel, SplitsSamples
@@ -84,7 +85,7 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
         UploadsFromObjective: (ServerPart,),
     },
     "weights": {Reports: ()},
-    "server": {ScalesLr: (), HasEvalModel: ()},
+    "server": {ScalesLr: (), WeighsRounds: (), HasEvalModel: ()},
     "bank": {Surveys: (), SplitsSamples: (), MixesModels: (), ExtraBankMetrics: ()},
     "session_start": {ExtraStartMetrics: ()},
 }

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from thalweg.aggregation import Adaptive, Averaged, FedAcg, FedAvgM, FedExp, HasEvalModel
+from thalweg.core.errors import ConfigError
+
+ZERO = np.zeros(1, dtype=np.float32)
+ONE = np.ones((1, 1), dtype=np.float32)
+
+
+def play(rule, updates, round_weights=None):
+    """Return the state and the model after some updates of one parameter."""
+    state, model = rule.init(1), ZERO
+    for index, update in enumerate(updates):
+        if round_weights is not None:
+            state = rule.set_round_weight(state, round_weights[index])
+        state, model = rule.step(state, model, update * ONE, np.ones(1))
+    return state, model
+
+
+def test_average_has_the_models_before_each_step_with_equal_weights():
+    rule = Averaged()
+    state, model = play(rule, [1, 2, 5])  # the models are 0, 1, 3, and then 8
+    assert model.tolist() == [8.0]
+    assert rule.eval_model(state, model).tolist() == pytest.approx([4 / 3])
+
+
+def test_rounds_count_by_their_total_weight():
+    rule = Averaged()
+    state, model = play(rule, [1, 2, 5], round_weights=[5.0, 1.0, 2.0])
+    assert rule.eval_model(state, model).tolist() == pytest.approx([(1 * 1 + 2 * 3) / 8])
+
+
+def test_late_rounds_count_more_with_a_positive_power():
+    rule = Averaged(power=2.0)
+    state, model = play(rule, [1, 2, 5])  # weights 1, 4 and 9
+    assert rule.eval_model(state, model).tolist() == pytest.approx([(4 * 1 + 9 * 3) / 14])
+
+
+def test_rounds_of_weight_zero_do_not_count():
+    rule = Averaged()
+    state, model = play(rule, [1, 2, 5], round_weights=[0.0, 0.0, 3.0])
+    assert rule.eval_model(state, model).tolist() == pytest.approx([3.0])
+    state, model = play(rule, [1], round_weights=[0.0])
+    assert rule.eval_model(state, model).tolist() == [0.0]
+
+
+def test_before_the_first_step_the_model_itself_is_evaluated():
+    rule = Averaged()
+    assert rule.eval_model(rule.init(1), ONE[0]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("inner", [FedAvgM(), FedAcg(), FedExp(), Adaptive()])
+def test_the_model_in_training_is_that_of_the_averaged_rule(inner):
+    rule, state, model = Averaged(inner), inner.init(1), ZERO
+    models, evaluated = [], []
+    for update in (1.0, -2.0, 4.0):
+        evaluated.append(
+            inner.eval_model(state, model) if isinstance(inner, HasEvalModel) else model
+        )
+        state, model = inner.step(state, model, update * ONE, np.ones(1))
+        models.append(model)
+    average, last = play(rule, [1.0, -2.0, 4.0])
+    assert last.tolist() == models[-1].tolist()
+    assert rule.eval_model(average, last) == pytest.approx(np.mean(evaluated), abs=1e-6)
+
+
+def test_learning_rate_of_clients_is_that_of_the_averaged_rule():
+    inner = Adaptive()
+    rule = Averaged(inner)
+    state, _ = play(rule, [1.0, 0.0])
+    expected, _ = play(inner, [1.0, 0.0])
+    assert rule.lr_scale(state) == inner.lr_scale(expected) < 1
+    assert Averaged().lr_scale(Averaged().init(1)) == 1.0
+
+
+def test_declarations_are_those_of_the_averaged_rule():
+    assert not Averaged().needs_individual_updates
+    assert Averaged(FedExp()).needs_individual_updates
+    assert Averaged("buffered").counts_updates
+    assert not Averaged().counts_updates
+
+
+def test_invalid_options_are_rejected():
+    with pytest.raises(ConfigError, match="power"):
+        Averaged(power=-1.0)
+    with pytest.raises(ConfigError, match="averaged"):
+        Averaged("averaged")
