@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import thalweg
 from contracts.examples import some_roster
 from contracts.survey_contexts import FakeSurveyContext
 from thalweg.core.errors import ConfigError
@@ -86,6 +87,26 @@ def test_a_client_reports_distance_gradient_norm_and_loss():
     assert max_gradient == pytest.approx(length)
     assert max_loss == pytest.approx(FakeSurveyContext().probe_model().loss)
     assert OldAndNew().answer_survey(FakeSurveyContext(has_data=False)) == (None, {})
+
+
+def test_the_learning_rate_of_the_survey_can_differ_from_that_of_training():
+    _, uploads = OldAndNew(steps=1, lr=0.3).answer_survey(FakeSurveyContext(lr=0.1))
+    assert uploads[BOUNDS][0] == pytest.approx(0.3 * np.sqrt(5), rel=1e-6)  # three tenths
+
+
+@pytest.mark.parametrize("recipe", ["stream-historical", "stream-fresh"])
+def test_clients_of_weight_zero_are_not_contacted_and_results_are_equal(recipe, monkeypatch):
+    def run():
+        return thalweg.run(recipe, "streams-synthetic", rounds=3, overrides=["prequential=0"])
+
+    few = run()
+    monkeypatch.setattr(OldAndNew, "skips_unweighted", False)
+    everyone = run()
+    assert few.model.tobytes() == everyone.model.tobytes()
+    assert {row["cohort"] for row in everyone.metrics} == {11}
+    assert {row["cohort"] for row in few.metrics} == {10 if recipe == "stream-historical" else 1}
+    assert few.metrics[0]["bytes_down"] < everyone.metrics[0]["bytes_down"]
+    assert few.metrics[0]["bytes_up"] < everyone.metrics[0]["bytes_up"]
 
 
 def test_the_ratio_is_estimated_from_the_largest_reports():

@@ -27,6 +27,7 @@ class AssignsWeights(Protocol):
     def assign_weights(self, roster: Roster, num_params: int) -> Floats:
         """Return (N,) numbers, finite and not negative.
 
-        Called before a round; a client reads its own number in `SampleAges.assigned`.
+        Called before a round; a client reads its own number in `SampleAges.assigned`. With the
+        class attribute ``skips_unweighted = True``, clients with the number 0 are not contacted.
         """
         ...

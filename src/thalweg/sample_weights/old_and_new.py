@@ -30,6 +30,7 @@ class OldAndNew:
     .. math::  \lambda_j \propto \frac{p_m}{T_m \cdot |\text{memory}|}
 
     With aggregation by total weight (`aggregation.ByWeight`) each client then counts :math:`p_m`.
+    Clients of importance 0 are not contacted, and their samples are not tested on arrival.
 
     Strategies
         ours        the minimiser of the bound :math:`\psi`, `theory.optimal_importance`
@@ -70,6 +71,7 @@ class OldAndNew:
     """
 
     bounded_values: ClassVar[tuple[str, ...]] = (BOUNDS,)
+    skips_unweighted: ClassVar[bool] = True
 
     strategy: Literal["ours", "uniform", "historical", "fresh", "mass"] = "ours"
     ratio: float | None = None
