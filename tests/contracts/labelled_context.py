@@ -27,7 +27,7 @@ class LossByRow(FakeModelProbe):
 
 @dataclass
 class LabelledContext:
-    """The context of a client that holds all rows of a small data set."""
+    """The context of a client that holds rows of a small data set, by default all."""
 
     all_labels: Ints
     model: LossByRow
@@ -38,6 +38,8 @@ class LabelledContext:
     rnd: int = 0
     split: Any = None
     lr: float = 0.1
+    num_held: int | None = None  # the other rows arrive next; None: it holds all rows
+    capacity: int = 100
 
     @property
     def noise(self) -> NoiseGenerator:
@@ -45,15 +47,17 @@ class LabelledContext:
 
     @property
     def held(self) -> Ints:
-        return np.arange(len(self.all_labels))
+        return np.arange(len(self.all_labels))[: self.num_held]
 
     @property
     def since(self) -> Ints:
-        return np.zeros(len(self.all_labels), dtype=np.int64)
+        return np.zeros(len(self.held), dtype=np.int64)
 
     @property
     def newest(self) -> Ints:
-        return self.held
+        return (
+            self.held if self.num_held is None else np.arange(self.num_held, len(self.all_labels))
+        )
 
     @property
     def supply(self) -> Supply:

@@ -24,6 +24,7 @@ class FakeSurveyContext:
     label_counts: Any = None
     split: Any = None
     rnd: int = 0
+    capacity: int = 10
     supply: Supply = field(default_factory=lambda: Supply(10.0, True, 5.0))
 
     @property

@@ -183,6 +183,13 @@ def test_prequential_accuracy_is_averaged_over_the_whole_run(tmp_path, monkeypat
     assert scores(cell)["prequential_accuracy"] == pytest.approx(18.5 / 100)
 
 
+@pytest.mark.parametrize(("after", "expected"), [(None, (10 + 20 + 60) / 300), (1, 40 / 100)])
+def test_a_metric_that_is_a_mean_over_rounds_is_averaged(tmp_path, after, expected):
+    rows = [{"loss_change": 0.1, "accuracy": 1.0}, {"loss_change": 0.2}, {"loss_change": 0.6}]
+    column = Column("digits-full", metric="loss_change", after=after)
+    assert scores(read_finished_column(tmp_path, column, rows))["accuracy"] == expected
+
+
 ERRORS = [
     {"prequential_mae": 30.0, "mae": 1.0, "client_mae": 2.0},
     {"prequential_mae": 20.0, "mae": 3.0, "client_mae": 4.0},

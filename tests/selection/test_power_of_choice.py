@@ -102,6 +102,30 @@ def test_a_candidate_reports_its_mean_loss_over_its_memory() -> None:
     assert context.model.asked == [[0, 1, 2]]
 
 
+def test_a_candidate_reports_how_much_new_samples_change_its_loss() -> None:
+    rule = PowerOfChoice(measure_change=True)
+    context = replace(some_context([0, 1, 2, 0], losses=[1.0, 2.0, 3.0, 6.0]), num_held=3)
+    _, uploads = rule.answer_survey(context)
+    assert uploads["candidate_loss"].tolist() == [2.0]
+    assert uploads["candidate_loss_change"].tolist() == [0.5]  # from 2 to 12 / 4
+    _, uploads = rule.answer_survey(replace(context, capacity=3))  # the oldest sample is dropped
+    assert uploads["candidate_loss_change"].tolist() == pytest.approx([(11 / 3 - 2) / 2])
+    _, uploads = rule.answer_survey(some_context([0, 1, 2], losses=[1.0, 2.0, 6.0]))
+    assert uploads["candidate_loss_change"].tolist() == [0.0], "nothing arrives"
+    assert "candidate_loss_change" not in PowerOfChoice().answer_survey(context)[1]
+    assert "candidate_loss_change" not in rule.answer_survey(some_context([]))[1], "no memory"
+
+
+def test_the_change_of_the_loss_is_a_mean_over_the_candidates() -> None:
+    rule = PowerOfChoice(measure_change=True)
+    roster = some_roster(
+        range(4), 4, known={"candidate_loss_change": np.array([[0.2], [9.0], [0.4], [NAN]])}
+    )
+    roster = replace(roster, surveyed=np.array([0, 2, 3]))
+    assert rule.extra_metrics(roster, np.array([0])) == {"loss_change": pytest.approx(0.3)}
+    assert PowerOfChoice().extra_metrics(roster, np.array([0])) == {}
+
+
 def test_cpow_d_uses_one_mini_batch() -> None:
     context = some_context([0] * 10, losses=list(range(10)))
     _, uploads = PowerOfChoice(form="cpow-d", batch=4).answer_survey(context)
@@ -151,5 +175,7 @@ def test_invalid_parameters_are_rejected() -> None:
         PowerOfChoice(candidates=0)
     with pytest.raises(ConfigError, match="batch must be at least 1"):
         PowerOfChoice(batch=0)
+    with pytest.raises(ConfigError, match="set form=pow-d, got form=rpow-d"):
+        PowerOfChoice(form="rpow-d", measure_change=True)
     with pytest.raises(UnknownName, match="Did you mean 'pow-d'"):
         PowerOfChoice(form="powd")  # type: ignore[arg-type]

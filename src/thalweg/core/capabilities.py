@@ -119,6 +119,11 @@ class SurveyContext(Protocol):
         ...
 
     @property
+    def capacity(self) -> int:
+        """Number of samples that the client can store."""
+        ...
+
+    @property
     def newest(self) -> Ints:
         """Rows that arrive first in this round; the rows in memory if none arrive."""
         ...

@@ -406,6 +406,7 @@ _DECLARED = (
         "share",
         "higher",
         applies="evaluated rounds, if the scenario has a validation part",
+        places=("study",),
     ),
     # Sessions.
     Metric("session", "Number of the session, counted from 0", "count", applies="sessions"),
@@ -745,6 +746,15 @@ _DECLARED = (
         "forecast_states",
         "Mean number of latent states that a client's forecast has learned",
         applies="forecasts that learn states",
+    ),
+    Metric(
+        "loss_change",
+        "Relative change of a candidate's loss on its memory by the samples that arrive in a round",
+        "share",
+        "lower",
+        over_rounds="mean",
+        applies="power-of-choice with selection.measure_change",
+        places=("study", "policy table"),
     ),
     Metric("cohort_mix", "Label distribution of the cohort", "record", applies="DPCS"),
     *(

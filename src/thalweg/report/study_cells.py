@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from thalweg.core.errors import ConfigError, DataError
+from thalweg.core.metrics import METRICS, is_measured
 from thalweg.data import check_available
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, split_overrides
@@ -174,6 +176,8 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
         rows = [{**replace_accuracy(row, None), "mae": None} for row in rows]
     elif metric in ("mae", "client_mae"):
         rows = [{**row, "mae": row.get(metric)} for row in rows]
+    elif METRICS[metric].over_rounds == "mean":
+        rows = _replace_by_running_mean(rows, column, metric)
     elif metric not in ("accuracy", "client_accuracy"):
         rows = [replace_accuracy(row, _value(row, column, metric)) for row in rows]
     elif metric != "accuracy" or column.session is not None:
@@ -217,6 +221,16 @@ def select_rows(rows: Rows, column: Column, metric: str) -> Rows:
         return take_until_crossing(rows, column.session)
     later = (index for index, row in enumerate(rows) if row.get("session", 0) > column.session)
     return rows[: next(later, len(rows))]
+
+
+def _replace_by_running_mean(rows: Rows, column: Column, metric: str) -> Rows:
+    """Replace the accuracy of each round by the mean of the metric over the rounds until then."""
+    found, values = [], []
+    for row in rows:
+        if is_measured(row.get(metric)) and row["round"] > (column.after or 0):
+            values.append(float(row[metric]))
+        found.append(replace_accuracy(row, fmean(values) if values else None))
+    return found
 
 
 def _value(row: Mapping[str, Any], column: Column, metric: str) -> float | None:

@@ -94,7 +94,8 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         sections.results_section(summaries, level=3),
         _sweeps(row_sweeps(summaries), level=3),
     ]
-    if panels(cells) and summaries[0].shown_metric.name != "forgetting":  # it can be negative
+    # A forgetting can be negative, and a change of losses is no accuracy.
+    if panels(cells) and summaries[0].shown_metric.name not in ("forgetting", "loss_change"):
         content.append(sections.figure_section(cells, level=3))
     if result.is_last_with_same_runs(label):
         content.append(_further_curves(metric_panels(cells, result.study.curves)))

@@ -73,8 +73,8 @@ def _panel(
     known = [curve for curve in curves if curve is not None]
     if not any(len(curve.x) > 1 for curve in known):
         return []
-    metric = panel_title(summaries[0].headline)
-    unit = "%" if summaries[0].headline.unit == "share" else ""
+    metric = panel_title(summaries[0].shown_metric)
+    unit = "%" if summaries[0].shown_metric.unit == "share" else ""
     return [Panel(f"{metric} over {name}, {where}", known, x_name=name, unit=unit)]
 
 
@@ -82,7 +82,7 @@ def _curve(name: str, index: int, points: Mapping[float, Summary | None]) -> Cur
     measured = {x: s.main for x, s in points.items() if s is not None and s.main is not None}
     if not measured:
         return None
-    is_share = next(s for s in points.values() if s is not None).headline.unit == "share"
+    is_share = next(s for s in points.values() if s is not None).shown_metric.unit == "share"
     return Curve(
         name,
         index,

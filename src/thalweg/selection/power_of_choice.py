@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
-from thalweg.core.types import Floats, Ints, Roster
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Floats32, Ints, Roster
 from thalweg.selection.base import cohort_size, last_known
 from thalweg.selection.drawing import draw_successive
 
-LOSS = "candidate_loss"  # name of the upload
+LOSS, CHANGE = "candidate_loss", "candidate_loss_change"  # names of the uploads
 NO_DATA = -1.0  # the loss of a candidate without data; ranks below every real loss
 
 
@@ -49,7 +50,7 @@ class PowerOfChoice:
     [1, 3]
     """
 
-    bounded_values: ClassVar[tuple[str, ...]] = (LOSS,)
+    bounded_values: ClassVar[tuple[str, ...]] = (LOSS, CHANGE)
 
     participation: float = 0.3
     """Share of the present clients that take part."""
@@ -57,10 +58,17 @@ class PowerOfChoice:
     form: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
     batch: int = 64
     """Samples per candidate, for "cpow-d" only."""
+    measure_change: bool = False
+    """Candidates also report how much the samples of the coming round change their loss."""
 
     def __post_init__(self) -> None:
         check_literals(self)
         check_ranges(self, participation="(0, 1]", candidates="[1, inf) or none", batch="[1, inf)")
+        require(
+            not self.measure_change or self.form == "pow-d",
+            "measure_change compares losses on the whole memory; set form=pow-d, "
+            f"got form={self.form}.",
+        )
 
     @property
     def sends_models(self) -> bool:
@@ -73,11 +81,19 @@ class PowerOfChoice:
         rows = context.held
         if self.form == "cpow-d" and len(rows) > self.batch:
             rows = context.rng.choice(rows, self.batch, replace=False)
-        loss = float(context.probe_model().losses(rows).mean()) if len(rows) else NO_DATA
-        return context.label_counts, {LOSS: np.array([loss])}
+        if len(rows) == 0:
+            return context.label_counts, {LOSS: np.array([NO_DATA])}
+        losses = context.probe_model().losses(rows)
+        uploads = {LOSS: np.array([float(losses.mean())])}
+        if self.measure_change:
+            uploads[CHANGE] = np.array([_compute_change(context, losses)])
+        return context.label_counts, uploads
 
     def validate_claim(self, claim: Claim) -> str | None:
-        return check_vector(claim.uploads, LOSS, 1, least=NO_DATA)
+        change = (
+            check_vector(claim.uploads, CHANGE, 1, least=0) if CHANGE in claim.uploads else None
+        )
+        return first_reason(check_vector(claim.uploads, LOSS, 1, least=NO_DATA), change)
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.present))
@@ -88,6 +104,14 @@ class PowerOfChoice:
         losses = self._losses(roster)[candidates]
         ranking = np.lexsort((rng.random(len(candidates)), -losses))
         return np.sort(candidates[ranking[:size]])
+
+    def extra_metrics(self, roster: Roster, cohort: Ints) -> Mapping[str, float]:
+        """Return the mean change of the loss over the candidates of this round."""
+        if not self.measure_change or roster.surveyed is None:
+            return {}
+        changes = last_known(roster, CHANGE)[roster.surveyed]
+        changes = changes[np.isfinite(changes)]
+        return {"loss_change": float(changes.mean())} if len(changes) else {}
 
     def _draw_candidates(self, roster: Roster, rng: np.random.Generator) -> Ints:
         num_present = len(roster.present)
@@ -109,6 +133,15 @@ class PowerOfChoice:
             return np.where(had_none, -np.inf, np.where(np.isnan(losses), np.inf, losses))
         losses = last_known(roster, LOSS)
         return np.where(np.isnan(losses), -np.inf, losses)
+
+
+def _compute_change(context: SurveyContext, before: Floats32) -> float:
+    """Return the relative change of the mean loss (held,) if the newest samples are stored."""
+    newest = context.newest
+    if np.array_equal(newest, context.held):  # nothing arrives
+        return 0.0
+    after = np.concatenate([before, context.probe_model().losses(newest)])[-context.capacity :]
+    return float(abs(after.mean() - before.mean()) / before.mean())
 
 
 def _sizes(roster: Roster) -> Floats:

@@ -23,7 +23,9 @@ def test_optimal_row_is_the_best_of_the_mass_grid_of_the_paper():
     assert rows["optimal"].best_of == ("fresh", "historical", "mass 0.2", "mass 0.5", "mass 0.8")
 
 
-@pytest.mark.parametrize("name", ["streams-synthetic-table", "streams-cifar10-table"])
+@pytest.mark.parametrize(
+    "name", ["streams-synthetic-table", "streams-cifar10-table", "streams-cifar10-small-table"]
+)
 def test_stream_plans_match_their_labels(name, tmp_path):
     plan = plan_study(STUDIES[name], out=tmp_path)
     for cell in plan.cells:
@@ -38,6 +40,35 @@ def test_stream_plans_match_their_labels(name, tmp_path):
 def test_natural_clients_use_shares_of_clients():
     study = STUDIES["streams-writers-table"]
     assert study.columns[0].overrides[0] == "world.historical=0.05"
+
+
+def test_scenarios_have_the_nets_of_the_paper(tmp_path):
+    for name, num_params in (("streams-cifar10-table", 3_353_034),):
+        for cell in plan_study(STUDIES[name], out=tmp_path).cells:
+            net = cell.job.plan.scenario.net.build((3, 32, 32), 10)
+            assert net.num_params == num_params
+    plan = plan_study(STUDIES["streams-shakespeare-small-table"], out=tmp_path)
+    net = plan.cells[0].job.plan.scenario.net.build((80, 100), 100)
+    assert net.num_params == 226_180
+    assert plan.cells[0].job.plan.scenario.data.min_samples == 200
+
+
+def test_small_tables_have_the_published_numbers_of_the_whole_ones():
+    for scenario in ("streams-cifar10", "streams-shakespeare"):
+        small, whole = STUDIES[f"{scenario}-small-table"], STUDIES[f"{scenario}-table"]
+        assert small.published == whole.published
+        assert len(small.published) >= 15
+
+
+def test_averaged_rows_evaluate_the_average_of_algorithm_1(tmp_path):
+    plan = plan_study(STUDIES["streams-synthetic-table"], only=["average"], out=tmp_path)
+    powers = {cell.row.label: cell.job.plan.recipe.server.power for cell in plan.cells}
+    assert powers == {
+        "uniform, averaged": 0.0,
+        "stream-ours, averaged": 0.0,
+        "uniform, late average": 3.0,
+        "stream-ours, late average": 3.0,
+    }
 
 
 def test_every_row_of_every_study_gives_a_valid_plan():

@@ -149,6 +149,10 @@ class ClientSurveyContext:
         since = self._state.since
         return None if since is None else since.astype(np.int64)
 
+    @property
+    def capacity(self) -> int:
+        return self._program.stream.capacity(self._request.client)
+
     @cached_property
     def newest(self) -> Ints:
         return self._program.newest(self._request.client, self._state)

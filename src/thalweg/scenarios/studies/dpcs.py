@@ -1,4 +1,4 @@
-"""Table I of the DPCS paper as a study, and DPCS with SFedPO's modules (not in a paper)."""
+"""The table and figures of the DPCS paper as studies, and further studies of DPCS."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ TABLE_1 = {
     "dpcs": (96.54, 98.26, 80.74, 86.77, 47.45, 61.27),
 }
 UNIFORM = "memory=fifo,selection=uniform,selection.fraction=0.3"
+FEDAVG = f"fedavg,weights=by-samples,{UNIFORM}"
+SENSITIVITY = {  # Figure 5 a, b and d: the settings of its columns
+    "lr": ("local.lr", ("0.01", "0.02", "0.03", "0.04", "0.05", "0.1")),
+    "steps": ("local.steps", ("1", "3", "5", "7", "10")),
+    "imbalance": ("world.partition.imbalance", ("0.6", "0.7", "0.8", "0.9", "1.0")),
+}
+RATIOS = ("0.1", "0.2", "0.3", "0.5", "0.8")  # Figure 5 c
+EPSILONS = ("0.001", "0.01", "0.1", "1")  # per report
 
 
 def table_1() -> Study:
@@ -36,13 +44,16 @@ def table_1() -> Study:
         description=(
             "20 clients, 6 of them per round; Dirichlet(0.1); each class has 0.8 times as many "
             "samples as the one before; samples arrive evenly over 600 rounds. The numbers at 200 "
-            "rounds come from the same runs. The paper does not give the strength of FedProx (here "
-            "0.01) and the number of candidates of power-of-choice (here 12)."
+            "rounds come from the same runs. FedAvg and FedProx weight updates by the clients' "
+            "numbers of samples, 'fedavg, equal weights' equally, as DPCS and power-of-choice do. "
+            "The paper does not give the strength of FedProx (here 0.01) and the number of "
+            "candidates of power-of-choice (here 12)."
         ),
         rows=(
             Row("dpcs"),
-            Row("fedavg", f"fedavg,{UNIFORM}"),
-            Row("fedprox", f"fedprox,{UNIFORM},objective.strength=0.01"),
+            Row("fedavg", FEDAVG),
+            Row("fedavg, equal weights", f"fedavg,{UNIFORM}"),
+            Row("fedprox", f"fedprox,weights=by-samples,{UNIFORM},objective.strength=0.01"),
             Row("powd"),
         ),
         columns=columns,
@@ -53,6 +64,140 @@ def table_1() -> Study:
             for row, numbers in TABLE_1.items()
             for column, number in zip(columns, numbers, strict=True)
         },
+    )
+
+
+def figure_2() -> Study:
+    """Figure 2 b, c and d: heterogeneity, imbalance, and losses before and after new samples."""
+    short = ("rounds=200",)
+    rows = ("fedavg", "fedavg, equal weights")
+    cache = (*short, "capacity=200", "world.arrivals.per_round=20", "world.at_end=restart")
+    changes = ("powd",)
+    return Study(
+        name="dpcs-figure-2",
+        title="DPCS, Figure 2: heterogeneity, imbalance and latency",
+        description=(
+            "Fashion-MNIST, 20 clients, 6 of them per round, 200 rounds; all samples arrive within "
+            "them. The paper names neither data set nor rounds. alpha: concentration of the "
+            "Dirichlet distribution. imbalance: size of a class relative to the one before it. "
+            "change and growth: how much the samples of a round change a client's loss before it "
+            "trains, relative to the loss, as the mean over the candidates of power-of-choice and "
+            "over rounds. Clients store 200 samples and receive 20 per round (change) or as many "
+            "as stated (growth); in each round the stream switches to another class with the "
+            "stated probability (change) or with probability 0.5 (growth)."
+        ),
+        rows=(
+            Row("fedavg", FEDAVG),
+            Row("fedavg, equal weights", f"fedavg,{UNIFORM}"),
+            Row("powd", "powd,selection.measure_change=true"),
+        ),
+        columns=(
+            *(
+                Column(
+                    "dpcs-fashion-mnist",
+                    (f"world.partition.concentration={alpha}", *short),
+                    f"alpha={alpha}",
+                    rows,
+                )
+                for alpha in ("0.1", "0.2", "0.5", "1.0", "10.0")
+            ),
+            *(
+                Column(
+                    "dpcs-fashion-mnist",
+                    (f"world.partition.imbalance={imbalance}", *short),
+                    f"imbalance={imbalance}",
+                    rows,
+                )
+                for imbalance in ("0.7", "0.8", "0.9", "1.0")
+            ),
+            *(
+                Column(
+                    "dpcs-fashion-mnist",
+                    (*cache, f"world.label_change={change}"),
+                    f"change={change}",
+                    changes,
+                    metric="loss_change",
+                )
+                for change in ("0.0", "0.2", "0.5", "1.0")
+            ),
+            *(
+                Column(
+                    "dpcs-fashion-mnist",
+                    (*cache, "world.label_change=0.5", f"world.arrivals.per_round={growth}"),
+                    f"growth={growth}",
+                    changes,
+                    metric="loss_change",
+                )
+                for growth in ("5.0", "20.0", "80.0")
+            ),
+        ),
+        seeds=SEEDS,
+        reference="fedavg",
+    )
+
+
+def figure_5() -> Study:
+    """Figure 5: learning rate, local updates, sampling ratio and imbalance."""
+    short = ("rounds=200",)
+    columns = tuple(
+        Column(
+            "dpcs-cifar10", (f"{setting}={value}", *short), f"{name}={value}", ("dpcs", "fedavg")
+        )
+        for name, (setting, values) in SENSITIVITY.items()
+        for value in values
+    )
+    ratios = tuple(
+        row
+        for ratio in RATIOS
+        for row in (
+            Row(f"dpcs {ratio}", f"dpcs,selection.participation={ratio}", f"fedavg {ratio}"),
+            Row(f"fedavg {ratio}", FEDAVG.replace("fraction=0.3", f"fraction={ratio}")),
+        )
+    )
+    return Study(
+        name="dpcs-figure-5",
+        title="DPCS, Figure 5: sensitivity to four settings",
+        description=(
+            "CIFAR-10, 200 rounds; all samples arrive within them. lr: learning rate. steps: local "
+            "updates. imbalance: size of a class relative to the one before it. The numbers of the "
+            "rows in the last column are the share of the clients that take part in a round. The "
+            "other settings are those of Table I."
+        ),
+        rows=(Row("dpcs"), Row("fedavg", FEDAVG), *ratios),
+        columns=(
+            *columns,
+            Column("dpcs-cifar10", short, "ratios", tuple(row.label for row in ratios)),
+        ),
+        seeds=SEEDS,
+        reference="fedavg",
+    )
+
+
+def privacy() -> Study:
+    """Accuracy of DPCS with private label counts (not in the paper)."""
+    return Study(
+        name="dpcs-privacy",
+        title="DPCS with private label counts: accuracy over epsilon",
+        description=(
+            "The runs of Table I on Fashion-MNIST. Before each round each client reports its label "
+            "counts with Laplace noise of scale 2 / epsilon; 'dpcs' reports them without noise. "
+            "Costs add up over the reports, 600 in these runs."
+        ),
+        rows=(
+            Row("dpcs"),
+            *(
+                Row(f"epsilon {epsilon}", f"dpcs,selection.privacy.epsilon={epsilon}")
+                for epsilon in EPSILONS
+            ),
+            Row("fedavg, equal weights", f"fedavg,{UNIFORM}"),
+            Row("fedavg", FEDAVG),
+        ),
+        columns=(
+            Column("dpcs-fashion-mnist", note="200 rounds", until=200),
+            Column("dpcs-fashion-mnist", note="600 rounds"),
+        ),
+        seeds=SEEDS,
+        reference="dpcs",
     )
 
 
@@ -71,9 +216,10 @@ def baselines() -> Study:
         ),
         rows=(
             Row("dpcs"),
-            Row("fedavg", f"fedavg,{UNIFORM}"),
+            Row("fedavg", FEDAVG),
+            Row("fedavg, equal weights", f"fedavg,{UNIFORM}"),
             Row("local-only", "local-only,memory=fifo"),
-            Row("fine-tuned", f"fine-tuned,{UNIFORM}"),
+            Row("fine-tuned", f"fine-tuned,weights=by-samples,{UNIFORM}"),
             Row("centralised", "centralised,memory=fifo"),
         ),
         columns=(
@@ -123,4 +269,4 @@ def together() -> Study:
 
 
 def studies() -> list[Study]:
-    return [table_1(), baselines(), together()]
+    return [table_1(), figure_2(), figure_5(), privacy(), baselines(), together()]
