@@ -113,12 +113,13 @@ def plain_not_true(
 def plain_two_teachers(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
-    logits, tau, a, b = client(x), own.temperature, own.weight_ce, own.weight_past
+    logits, tau = client(x), own.temperature
     with torch.no_grad():
         past, common = teachers["past"](x), teachers["start"](x)
     loss_past = functional.cross_entropy(logits / tau, (past / tau).softmax(1))
     loss_common = functional.cross_entropy(logits / tau, (common / tau).softmax(1))
-    return a * functional.cross_entropy(logits, y) + b * loss_past + (1 - a - b) * loss_common
+    loss = own.weight_ce * functional.cross_entropy(logits, y)
+    return loss + own.weight_past * loss_past + own.weight_global * loss_common
 
 
 def plain_scaffold(

@@ -128,7 +128,9 @@ def test_sample_weights_fulfil_their_contract(policy: Any) -> None:
     memory.UniformRatio(budget=1.0),
     memory.Drsr(mode="match"),
     memory.Importance(budget=1.0, outlier=1.2),
-    memory.Ode(budget=0.1),
+    memory.Ode(quotas="none"),
+    memory.Ode(pool="new"),
+    memory.Ode(pool="new", quotas="none"),
 )
 def test_memory_policies_fulfil_their_contract(policy: Any) -> None:
     check_memory_policy(policy)

@@ -15,9 +15,17 @@ def logits_are_params(params, x):
     return params[:, None, :]
 
 
-@pytest.mark.parametrize(("form", "loss"), [("convex", 0.987759), ("additive", 1.139048)])
-def test_the_loss_mixes_cross_entropy_and_two_distillation_terms(form, loss):
-    found = TwoTeachers(form=form).loss(logits_are_params, torch.tensor([STUDENT]), BATCH, MEMO)
+@pytest.mark.parametrize(
+    ("objective", "loss"),
+    [
+        (TwoTeachers(), 1.139048),  # 0.407606 + 0.3 * 1.097793 + 0.3 * 1.340348
+        (TwoTeachers(weight_ce=0.3, weight_global=0.4), 0.987759),  # a convex mix
+        (TwoTeachers(weight_past=0, weight_global=0), 0.407606),
+        (TwoTeachers(weight_ce=0, weight_past=1, weight_global=0), 1.097793),
+    ],
+)
+def test_the_loss_mixes_cross_entropy_and_two_distillation_terms(objective, loss):
+    found = objective.loss(logits_are_params, torch.tensor([STUDENT]), BATCH, MEMO)
     assert float(found) == pytest.approx(loss, abs=2e-6)
 
 
@@ -39,7 +47,14 @@ def test_the_past_model_is_set_when_the_state_changes():
     assert later.params.tolist() == [1.0, 2.0]
 
 
-def test_convex_weights_with_a_sum_above_one_are_rejected():
-    with pytest.raises(ConfigError, match="at most 1"):
-        TwoTeachers(weight_ce=0.7, weight_past=0.7)
-    TwoTeachers(weight_ce=0.7, weight_past=0.7, form="additive")
+def test_all_weights_that_sfedpo_tried_are_accepted():
+    grid = (0.001, 0.01, 0.1, 0.3, 0.7)
+    for past in grid:
+        for received in grid:
+            TwoTeachers(weight_past=past, weight_global=received)
+
+
+@pytest.mark.parametrize("name", ["weight_ce", "weight_past", "weight_global"])
+def test_negative_weights_are_rejected(name):
+    with pytest.raises(ConfigError, match=name):
+        TwoTeachers(**{name: -0.1})

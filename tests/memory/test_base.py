@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from contracts.examples import some_memory_context
 from thalweg.memory import PredictsRenewal, Reservoir, renew
-from thalweg.memory.base import round_count
+from thalweg.memory.base import round_count, split_slots, take_per_class
 
 
 @given(
@@ -71,3 +71,33 @@ def test_stochastic_rounding_keeps_whole_numbers() -> None:
 def test_a_policy_with_predict_renewal_is_a_predicts_renewal() -> None:
     assert isinstance(Reservoir(), PredictsRenewal)
     assert not isinstance(object(), PredictsRenewal)
+
+
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=6),
+    st.lists(st.floats(0, 1), min_size=6, max_size=6),
+    st.data(),
+)
+def test_all_slots_are_filled_within_the_available_counts(
+    available: list[int], shares: list[float], data: st.DataObject
+) -> None:
+    num_slots = data.draw(st.integers(0, sum(available)))
+    counts = split_slots(np.array(shares[: len(available)]), np.array(available), num_slots)
+    assert counts.sum() == num_slots
+    assert (counts >= 0).all()
+    assert (counts <= available).all()
+
+
+def test_leftover_slots_go_to_the_largest_remainders() -> None:
+    assert split_slots(np.array([0.55, 0.25, 0.2]), np.array([9, 9, 9]), 3).tolist() == [2, 1, 0]
+
+
+def test_slots_that_a_class_cannot_fill_go_to_the_others() -> None:
+    equal = np.array([0.25, 0.25, 0.0, 0.25])
+    assert split_slots(equal, np.array([9, 1, 0, 9]), 9).tolist() == [4, 1, 0, 4]
+
+
+def test_take_per_class_prefers_samples_that_come_first_in_the_order() -> None:
+    labels, order = np.array([1, 0, 1, 0, 1]), np.array([4, 3, 2, 1, 0])
+    assert take_per_class(order, labels, np.array([1, 2])).tolist() == [2, 3, 4]
+    assert take_per_class(order, labels, np.array([0, 0])).tolist() == []

@@ -1,11 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from contracts.examples import some_memory_context
 from thalweg.memory import Drsr
-from thalweg.memory.drsr import quotas
 
 
 def test_mode_ratio_renews_the_share_of_new_samples_among_all_seen():
@@ -26,23 +23,6 @@ def test_mode_match_keeps_the_class_histogram_of_all_samples_seen():
     assert state.by_class.tolist() == [6, 4, 2]
     labels = np.concatenate([context.held_labels, context.new_labels])[kept]
     assert np.bincount(labels).tolist() == [3, 2, 1]
-
-
-@given(
-    st.lists(st.integers(0, 20), min_size=1, max_size=6),
-    st.lists(st.floats(0, 1), min_size=6, max_size=6),
-    st.data(),
-)
-def test_quotas_fill_all_slots_within_the_available_counts(available, shares, data):
-    num_slots = data.draw(st.integers(0, sum(available)))
-    counts = quotas(np.array(shares[: len(available)]), np.array(available), num_slots)
-    assert counts.sum() == num_slots
-    assert (counts >= 0).all()
-    assert (counts <= available).all()
-
-
-def test_quotas_give_leftover_slots_to_the_largest_remainders():
-    assert quotas(np.array([0.55, 0.25, 0.2]), np.array([9, 9, 9]), 3).tolist() == [2, 1, 0]
 
 
 def test_an_unknown_mode_is_rejected():

@@ -8,8 +8,8 @@ from thalweg.memory.ode import (
     GlobalGradient,
     LocalGradient,
     add_samples,
-    choose_exchanges,
     correct_estimate,
+    keep_most_valuable,
     sample_values,
 )
 
@@ -60,30 +60,67 @@ def test_an_upload_restarts_the_running_mean():
     assert fresh.num == 1
 
 
-def test_a_new_sample_replaces_the_lowest_value_if_its_own_is_not_lower():
-    leaving, entering = choose_exchanges(np.array([1.0, 5.0, 3.0]), np.array([0.0, 3.5, 4.0]), 0, 9)
-    assert leaving.tolist() == [0, 2]
-    assert entering.tolist() == [1, 2]
+@pytest.mark.parametrize(
+    ("values", "labels", "capacity", "kept"),
+    [
+        ([1, 5, 3, 0, 3.5, 4], [0] * 6, 3, [1, 4, 5]),  # the three highest values
+        ([1, 5, 1, 4], [0] * 4, 3, [1, 2, 3]),  # of the two ones, the newest
+        ([9, 8, 7, 6, 1, 2], [0, 0, 0, 0, 1, 1], 4, [0, 1, 4, 5]),  # two of each class
+        ([9, 8, 7, 6, 1], [0, 0, 0, 0, 1], 4, [0, 1, 2, 4]),  # a free slot goes to the other class
+        ([1, 2], [0, 3], 5, [0, 1]),  # everything fits
+    ],
+)
+def test_the_most_valuable_samples_of_each_class_stay(values, labels, capacity, kept):
+    found = keep_most_valuable(np.array(values, dtype=float), np.array(labels), capacity)
+    assert found.tolist() == kept
 
 
-def test_a_new_sample_can_be_replaced_by_a_later_one():
-    leaving, entering = choose_exchanges(np.array([1.0, 5.0]), np.array([1.0, 4.0]), 0, 9)
-    assert leaving.tolist() == [0]
-    assert entering.tolist() == [1]
-
-
-def test_at_most_the_allowed_number_of_samples_enters():
-    leaving, entering = choose_exchanges(np.zeros(4), np.ones(4), 0, 2)
-    assert len(leaving) == len(entering) == 2
-
-
-def test_keep_uses_the_broadcast_global_gradient():
-    last_layer = LastLayer(np.array([[1.0], [-1.0], [2.0]]), np.zeros((3, 1)))
-    context = some_memory_context(2, 2, 1)._replace(
-        last_layer=last_layer, broadcast={"gradient": np.array([0.0, 1.0], dtype="f4")}
+def context_of(values, labels, *, held, capacity):
+    """Return a context of samples with these values under the global gradient (0, 1)."""
+    errors = np.array(values, dtype=float)[:, None]
+    return some_memory_context(capacity, held, len(values) - held)._replace(
+        last_layer=LastLayer(errors, np.zeros((len(values), 1))),
+        held_labels=np.array(labels[:held], dtype=np.int64),
+        new_labels=np.array(labels[held:], dtype=np.int64),
+        broadcast={"gradient": np.array([0.0, 1.0], dtype="f4")},
     )
-    _, kept = Ode().keep(Ode().init(2, 2), context, np.random.default_rng(0))
-    assert kept.tolist() == [0, 2]  # values 1, -1 and 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        (Ode(), [0, 2, 4, 5]),  # of both classes two, of equal values the newest
+        (Ode(quotas="none"), [0, 1, 2, 3]),  # the four highest values
+        (Ode(pool="new"), [3, 4, 5, 6]),  # of the new samples, of both classes two
+        (Ode(pool="new", quotas="none"), [3, 4, 5, 7]),
+    ],
+)
+def test_quotas_and_pool_determine_which_samples_compete(policy, kept):
+    values, labels = [9, 8, 8, 7, 2, 3, 0, 1], [0, 0, 0, 0, 1, 1, 1, 0]
+    if policy.pool == "new":
+        labels = [0, 0, 0, 0, 0, 1, 1, 0]
+    context = context_of(values, labels, held=3, capacity=4)
+    assert policy.keep(policy.init(4, 3), context, np.random.default_rng(0))[1].tolist() == kept
+
+
+@pytest.mark.parametrize("pool", ["all", "new"])
+def test_a_tick_without_arrivals_changes_nothing(pool):
+    policy = Ode(pool=pool)
+    before = LocalGradient(np.array([1.0, 2.0], dtype="f4"), 5)
+    after, kept = policy.keep(
+        before, context_of([1, 2], [0, 1], held=2, capacity=2), np.random.default_rng(0)
+    )
+    assert kept.tolist() == [0, 1]
+    assert after is before
+
+
+def test_discarded_samples_count_in_the_local_gradient():
+    """The mean is over all arrivals: (9 + 1) / 2, of which one is kept."""
+    context = context_of([9, 1], [0, 0], held=0, capacity=1)
+    state, kept = Ode().keep(Ode().init(1, 0), context, np.random.default_rng(0))
+    assert kept.tolist() == [0]
+    assert state.mean.tolist() == [0.0, 5.0]
+    assert state.num == 2
 
 
 def test_the_server_broadcasts_nothing_before_the_first_upload():

@@ -138,3 +138,45 @@ def round_count(amount: float, rng: np.random.Generator | None) -> int:
     if rng is None:
         return int(np.floor(amount + 0.5))
     return int(np.floor(amount + rng.random()))
+
+
+def split_slots(shares: Floats, available: Ints, num_slots: int) -> Ints:
+    """Split `num_slots` among classes by `shares`, with at most `available` per class.
+
+    Uses largest remainders. Slots that a class cannot fill go to the others in proportion.
+
+    >>> split_slots(np.array([0.5, 0.3, 0.2]), np.array([9, 1, 9]), 5).tolist()
+    [3, 1, 1]
+    """
+    counts, is_open = np.zeros(len(available), dtype=np.int64), available > 0
+    while True:
+        left = num_slots - int(counts.sum())
+        weight = np.where(is_open, shares, 0.0)
+        if weight.sum() < 1e-12:  # only classes of share 0 are left
+            weight = np.where(is_open, available, 0).astype(np.float64)
+        exact = left * weight / max(weight.sum(), 1e-12)
+        full = is_open & (exact >= available)
+        if not full.any():
+            break
+        counts[full] = available[full]
+        is_open &= ~full
+    whole = np.floor(exact).astype(np.int64)
+    order = np.argsort(whole - exact, kind="stable")  # largest remainder first
+    whole[order[: left - int(whole.sum())]] += 1
+    counts += whole
+    return counts
+
+
+def take_per_class(order: Ints, labels: Ints, counts: Ints) -> Ints:
+    """Return the positions, ascending, of the first ``counts[c]`` samples of each class in `order`.
+
+    `order` holds all positions, the preferred ones first; `labels` are in the order of positions.
+
+    >>> take_per_class(np.array([3, 2, 1, 0]), np.array([0, 0, 1, 1]), np.array([1, 2])).tolist()
+    [1, 2, 3]
+    """
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    available = np.bincount(labels, minlength=len(counts))
+    first = np.cumsum(available) - available
+    kept = [by_class[start : start + count] for start, count in zip(first, counts, strict=True)]
+    return np.sort(np.concatenate(kept))

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from thalweg.core.config import check_literals
-from thalweg.core.types import Floats, Ints, MemoryContext
-from thalweg.memory.base import renew, round_count
+from thalweg.core.types import Ints, MemoryContext
+from thalweg.memory.base import renew, round_count, split_slots, take_per_class
 
 
 class DrsrState(NamedTuple):
@@ -30,7 +30,7 @@ class Drsr:
     whose class histogram is nearest to that of all samples seen so far (largest remainders; at
     random within a class).
 
-    Symbols, Wang, Bian, Xu (2024) -> here
+    Symbols, Wang, Bian, Xu (2023) -> here
         :math:`n_{seen}, n_{new}`  -> DrsrState.total, MemoryContext.num_new
 
     Differs from the paper: neither its text nor its code was available; both modes are
@@ -87,36 +87,5 @@ def _match_classes(seen_counts: Ints, context: MemoryContext, rng: np.random.Gen
     if num_slots == len(labels):
         return np.arange(num_slots)
     available = np.bincount(labels, minlength=len(seen_counts))
-    counts = quotas(seen_counts / seen_counts.sum(), available, num_slots)
-    order = rng.permutation(len(labels))
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    first = np.cumsum(available) - available
-    kept = [by_class[start : start + count] for start, count in zip(first, counts, strict=True)]
-    return np.sort(np.concatenate(kept))
-
-
-def quotas(shares: Floats, available: Ints, num_slots: int) -> Ints:
-    """Split `num_slots` among classes by `shares`, with at most `available` per class.
-
-    Uses largest remainders. Slots that a class cannot fill go to the others in proportion.
-
-    >>> quotas(np.array([0.5, 0.3, 0.2]), np.array([9, 1, 9]), 5).tolist()
-    [3, 1, 1]
-    """
-    counts, is_open = np.zeros(len(available), dtype=np.int64), available > 0
-    while True:
-        left = num_slots - int(counts.sum())
-        weight = np.where(is_open, shares, 0.0)
-        if weight.sum() < 1e-12:  # only classes of share 0 are left
-            weight = np.where(is_open, available, 0).astype(np.float64)
-        exact = left * weight / max(weight.sum(), 1e-12)
-        full = is_open & (exact >= available)
-        if not full.any():
-            break
-        counts[full] = available[full]
-        is_open &= ~full
-    whole = np.floor(exact).astype(np.int64)
-    order = np.argsort(whole - exact, kind="stable")  # largest remainder first
-    whole[order[: left - int(whole.sum())]] += 1
-    counts += whole
-    return counts
+    counts = split_slots(seen_counts / seen_counts.sum(), available, num_slots)
+    return take_per_class(rng.permutation(len(labels)), labels, counts)

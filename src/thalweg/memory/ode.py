@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
@@ -8,10 +7,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from thalweg.core.claims import Claim, check_vector
-from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.config import check_literals
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer, MemoryContext
-from thalweg.memory.base import round_count
-from thalweg.memory.importance import replace_samples, require_last_layer
+from thalweg.memory.base import split_slots, take_per_class
+from thalweg.memory.importance import require_last_layer
 
 GRADIENT = "gradient"
 
@@ -41,22 +40,23 @@ class Ode:
 
     .. math::  (\mathrm{softmax}(z) - \mathrm{onehot}(y))^\top \hat G\, [h; 1]
 
-    New samples are tried in order of arrival. One replaces the held sample of the lowest value if
-    its own value is not lower, at most ``budget * capacity`` times per tick. Clients upload the
-    mean gradient of the samples that arrived since their last upload. The server corrects its
-    estimate by the changes:
+    Of the held and new samples of a class, those of the highest value stay; of equal values, the
+    newest. All classes have the same number of slots; slots that a class cannot fill go to the
+    others. Clients upload the mean gradient of the samples that arrived since their last upload.
+    The server corrects its estimate by the changes:
 
     .. math::  \hat G \leftarrow \hat G + \sum_c \zeta_c (g_c - g_c^{last}), \qquad \zeta_c = 1/N
 
     Symbols, Gong et al. (2023) -> here
         :math:`\hat G`     -> GlobalGradient.mean, reshaped to (C, F + 1)
         :math:`g_c`        -> LocalGradient.mean
-        :math:`\zeta_c`    share of the data -> 1/N, since all memories have the same size
+        :math:`\zeta_c`    share of the data -> 1/N, the same for all clients
         z, y, h            -> LastLayer.errors = softmax(z) - onehot(y), LastLayer.features
 
-    Differs from the paper: last layer only, no coordination of labels, and :math:`\hat G = 0`
-    before the first round instead of the true gradient of all clients, so that at first the newest
-    samples stay.
+    Differs from the paper: last layer only, and :math:`\hat G = 0` before the first round instead
+    of the true gradient of all clients, so that at first the newest samples of each class stay.
+    The paper's server coordinates the clients: it divides the classes among them, and each client
+    stores and weights only its classes. Here each client stores all classes that it meets.
 
     One class, one feature that is 0, :math:`\hat G = (0, 1)`: the value of a sample is its error.
     The new sample (position 2, value 2) replaces the held one of value -1:
@@ -73,14 +73,15 @@ class Ode:
 
     needs_single_model = False
 
-    budget: float = 0.5
-    """Largest share of the memory that one tick may renew."""
+    quotas: Literal["equal", "none"] = "equal"
+    """equal: the same number of slots for each class; none: all classes compete for the slots."""
+    pool: Literal["all", "new"] = "all"
+    """all: choose among held and new samples; new: among new ones, held ones are discarded."""
     estimate: Literal["incremental", "participants"] = "incremental"
     """incremental: as above; participants: mean of the round's uploads, as in the released code."""
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, budget="(0, 1]")
 
     @property
     def probed_model(self) -> Literal["received"]:
@@ -95,15 +96,16 @@ class Ode:
         self, state: LocalGradient, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[LocalGradient, Ints]:
         last_layer = require_last_layer(context, self)
-        values = sample_values(last_layer, context.broadcast.get(GRADIENT))
         new = LastLayer(*(part[context.held :] for part in last_layer))
-        next_state = add_samples(state, new)
-        free = context.capacity - context.held
-        allowed = max(round_count(self.budget * context.capacity, None), free)
-        leaving, entering = choose_exchanges(
-            values[: context.held], values[context.held :], free, allowed
-        )
-        return next_state, replace_samples(context.held, leaving, entering)
+        if context.num_new == 0:
+            return state, np.arange(context.held)
+        values = sample_values(last_layer, context.broadcast.get(GRADIENT))
+        labels = np.concatenate([context.held_labels, context.new_labels])
+        start = context.held if self.pool == "new" else 0
+        if self.quotas == "none":
+            labels = np.zeros_like(labels)  # one group
+        kept = keep_most_valuable(values[start:], labels[start:], context.capacity)
+        return add_samples(state, new), start + kept
 
     def upload(self, state: LocalGradient) -> tuple[LocalGradient, Mapping[str, Floats32]]:
         return LocalGradient(state.mean, 0), {GRADIENT: state.mean}
@@ -167,38 +169,19 @@ def add_samples(state: LocalGradient, new: LastLayer) -> LocalGradient:
     return LocalGradient(((before + total.ravel()) / count).astype(np.float32), count)
 
 
-def choose_exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints, Ints]:
-    """Return which held samples leave and which new ones enter, tried in order of arrival.
+def keep_most_valuable(values: Floats, labels: Ints, capacity: int) -> Ints:
+    """Return the positions, ascending, of the samples to keep: equally many of each class.
 
-    A new sample enters if a slot is free or its value is at least the lowest value in memory, until
-    `allowed` samples have entered. Both results are positions, within `held` and within `new`; the
-    first ``len(leaving)`` of the entering samples take the slots of the leaving ones.
+    Within a class these are the samples of the highest value, and of equal values the newest.
 
-    >>> leaving, entering = choose_exchanges(
-    ...     held=np.array([3.0, 1.0]), new=np.array([0.5, 3.5, 4.0]), free=0, allowed=2
-    ... )
-    >>> leaving.tolist(), entering.tolist()
-    ([1, 0], [1, 2])
+    >>> values, labels = np.array([3.0, 1.0, 2.0, 1.0, 1.0]), np.array([0, 0, 0, 1, 1])
+    >>> keep_most_valuable(values, labels, capacity=3).tolist()
+    [0, 2, 4]
     """
-    heap = [(value, position) for position, value in enumerate(held.tolist())]
-    heapq.heapify(heap)
-    entered: dict[int, int] = {}  # slot -> new sample; a slot may be overwritten twice
-    for sample, value in enumerate(new.tolist()):
-        if allowed <= 0:
-            break
-        if free > 0:
-            slot, free = len(heap), free - 1
-            heapq.heappush(heap, (value, slot))
-        elif heap and value >= heap[0][0]:
-            _, slot = heapq.heapreplace(heap, (value, heap[0][1]))
-        else:
-            continue
-        entered[slot] = sample
-        allowed -= 1
-    leaving = np.array([slot for slot in entered if slot < len(held)], dtype=np.int64)
-    added = [entered[slot] for slot in sorted(entered) if slot >= len(held)]
-    entering = np.array([*(entered[slot] for slot in leaving.tolist()), *added], dtype=np.int64)
-    return leaving, entering
+    num_slots = min(capacity, len(values))
+    available = np.bincount(labels)
+    counts = split_slots((available > 0) / np.count_nonzero(available), available, num_slots)
+    return take_per_class(np.lexsort((-np.arange(len(values)), -values)), labels, counts)
 
 
 def correct_estimate(state: GlobalGradient, clients: Ints, uploads: Floats32) -> GlobalGradient:

@@ -512,20 +512,22 @@ def importance_sampling(*, budget: float = 0.5) -> Recipe:
 
 
 @register
-def ode(*, budget: float = 0.5) -> Recipe:
+def ode() -> Recipe:
     """ODE: clients keep the samples whose gradients agree with the mean gradient of all clients.
 
-    Gong et al., "ODE: A data selection framework for online federated learning", 2023.
+    Gong et al., "To store or not? Online data selection for federated learning with limited
+    storage", 2023. Each class has the same number of slots; without this part of the method:
+    ``memory.quotas=none``.
     """
-    return Recipe(name="ode", memory=Ode(budget))
+    return Recipe(name="ode", memory=Ode())
 
 
 @register
 def drsr() -> Recipe:
     """DRSR: clients replace a decreasing share of memory, so that it follows the whole stream.
 
-    Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024. The other
-    interpretation of the paper, which matches class histograms, is ``memory.mode=match``.
+    Wang, Bian, Xu, "On the local cache update rules in streaming federated learning", 2023. The
+    other interpretation of the paper, which matches class histograms, is ``memory.mode=match``.
     """
     return Recipe(name="drsr", memory=Drsr())
 
@@ -534,7 +536,7 @@ def drsr() -> Recipe:
 def srsr(*, ratio: float = 0.2) -> Recipe:
     """SRSR: clients replace a fixed share of their memory at every tick.
 
-    Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024.
+    Wang, Bian, Xu, "On the local cache update rules in streaming federated learning", 2023.
     """
     return Recipe(name="srsr", memory=UniformRatio(budget=ratio))
 
