@@ -185,6 +185,22 @@ _DECLARED = (
         note="final model on held-out rows (test)",
     ),
     Metric(
+        "best_accuracy",
+        "Highest test accuracy of the evaluated rounds, chosen by the test set itself",
+        "share",
+        "higher",
+        applies="derived from accuracy",
+        places=("study",),
+    ),
+    Metric(
+        "last_ten_accuracy",
+        "Test accuracy averaged over the last ten evaluated rounds",
+        "share",
+        "higher",
+        applies="derived from accuracy",
+        places=("study",),
+    ),
+    Metric(
         "balanced_accuracy",
         "Test accuracy averaged over the classes, so that rare classes count as much as others",
         "share",

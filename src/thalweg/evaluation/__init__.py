@@ -1,6 +1,7 @@
 """Evaluation: scores on the test set, at clients, over sessions, drifts, tasks and alarms."""
 
 from thalweg.evaluation.alarms import AlarmScores, alarm_scores, alarm_summary
+from thalweg.evaluation.best_round import BEST_ROUND_METRICS, add_best_round
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.drift_detection import DriftDetection
 from thalweg.evaluation.forgetting import (
@@ -36,6 +37,7 @@ from thalweg.evaluation.transitions import (
 
 __all__ = [
     "ASSIGNMENTS",
+    "BEST_ROUND_METRICS",
     "AlarmScores",
     "Assignment",
     "ClientTests",
@@ -46,6 +48,7 @@ __all__ = [
     "Transition",
     "accuracies_by_mix",
     "accuracies_by_owner",
+    "add_best_round",
     "add_step_accuracy",
     "add_task_metrics",
     "add_two_step_accuracy",

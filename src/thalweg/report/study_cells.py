@@ -14,6 +14,8 @@ from thalweg.data import check_available
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, split_overrides
 from thalweg.evaluation import (
+    BEST_ROUND_METRICS,
+    add_best_round,
     add_step_accuracy,
     add_task_metrics,
     add_two_step_accuracy,
@@ -170,6 +172,8 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
         rows = add_step_accuracy(rows)
     elif metric == "two_step_accuracy":
         rows = add_two_step_accuracy(rows, column.assignment)
+    elif metric in BEST_ROUND_METRICS:
+        rows = add_best_round(rows)
     elif metric in TASK_METRICS:
         rows = add_task_metrics(rows, column.assignment, column.task)
     if metric in ("prequential_accuracy", "prequential_mae"):  # used if there is no other headline

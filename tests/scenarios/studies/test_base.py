@@ -70,7 +70,8 @@ def test_study_on_other_data_drops_published_numbers():
     assert moved.name == "sfedpo-table-5-digits"
     assert moved.column_labels[0] == "digits-full N=10"
     assert moved.published == {}
-    assert len(replace_data(STUDIES["sfedpo-table-1"], "digits").columns) == 2
+    assert len(moved.columns) == 6, "columns of two data sets become one"
+    assert len(replace_data(STUDIES["sfedpo-table-1"], "digits").columns) == 6
 
 
 def test_row_is_compared_with_its_partner_or_the_reference():

@@ -9,6 +9,7 @@ from thalweg.scenarios.studies import STUDIES
         ("table-1", "sfedpo", "fashion-mnist-partial", (86.77, 0.42)),
         ("table-1", "is", "ham10000-partial", (42.99, 3.18)),
         ("table-1", "fedogd", "fashion-mnist-full", (85.04, 0.46)),
+        ("table-1", "ode", "fashion-mnist-partial", (80.21, 0.79)),
         ("table-2", "fedexp+sfedpo", "cifar10-partial", (66.57, None)),
         ("table-2", "fedexp", "cifar10-partial", (58.81, None)),  # 66.57 - 7.76
         ("table-3", "noise 0.10", "cifar10-partial", (61.90, 0.15)),
@@ -49,4 +50,48 @@ def test_fedavg_with_sfedpo_is_the_sfedpo_recipe():
 
 def test_cpu_scenarios_come_first_in_table_6():
     labels = STUDIES["sfedpo-table-6"].column_labels
-    assert labels[:2] == ["cifar10-cnn-full", "cifar10-cnn-partial"]
+    assert [label for label in labels if "best" not in label and "ten" not in label][:2] == [
+        "cifar10-cnn-full",
+        "cifar10-cnn-partial",
+    ]
+
+
+def test_a_second_reading_of_a_baseline_has_no_published_number():
+    table = STUDIES["sfedpo-table-1"]
+    with_number = {row for row, _ in table.published}
+    readings = [label for label in table.row_labels if ", " in label]
+    assert len(readings) == 5
+    assert not with_number & set(readings)
+    assert {label.partition(",")[0] for label in readings} < with_number
+    rows = {row.label: row.recipe_spec for row in table.rows}
+    for label in readings:  # every reading is another run than the row with the number
+        assert rows[label] != rows[label.partition(",")[0]]
+
+
+def test_every_column_of_table_1_is_followed_by_its_best_round_and_last_evaluations():
+    columns = STUDIES["sfedpo-table-1"].columns
+    for final, best, last in zip(columns[::3], columns[1::3], columns[2::3], strict=True):
+        assert final.scenario == best.scenario == last.scenario
+        assert (final.note, best.note, last.note) == ("", "best", "last ten")
+        assert [each.metric for each in (final, best, last)] == [
+            None,
+            "best_accuracy",
+            "last_ten_accuracy",
+        ]
+
+
+@pytest.mark.parametrize("number", [3, 5, 7, 8])
+def test_tables_on_cifar10_have_the_same_columns_on_fashion_mnist(number):
+    study = STUDIES[f"sfedpo-table-{number}"]
+    notes = {
+        data: [(c.note, c.overrides) for c in study.columns if c.scenario.startswith(data)]
+        for data in ("cifar10", "fashion-mnist")
+    }
+    assert notes["cifar10"] == notes["fashion-mnist"]
+    assert {column for _, column in study.published if column.startswith("fashion")} == set()
+
+
+def test_the_numbers_of_rounds_of_figure_2_are_moments_of_one_run():
+    columns = [c for c in STUDIES["sfedpo-figure-2"].columns if c.note.startswith("R=")]
+    assert {c.overrides for c in columns} == {("rounds=200",)}
+    assert [c.until for c in columns] == 2 * [50, 100, 150, 200]

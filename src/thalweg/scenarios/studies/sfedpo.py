@@ -1,12 +1,20 @@
-"""Tables of the SFedPO paper, and the sweeps of its Figures 2 and 3, as studies."""
+"""Tables of the SFedPO paper, the sweeps of its Figures 2 and 3, and two studies of its parts.
+
+Tables 3, 5, 7 and 8 and Figure 2 of the paper use CIFAR-10 with AlexNet only. Their studies have
+the same columns on Fashion-MNIST, without numbers of the paper.
+
+Two readings of a baseline are two rows; the paper's number stands next to the reading that its
+appendix describes, or, if it describes none, next to the one that fits its other numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from thalweg.core.published import Published
 from thalweg.scenarios.studies import sfedpo_numbers as printed
-from thalweg.scenarios.studies.base import Column, Row, Study, replace_data
+from thalweg.scenarios.studies.base import Column, Row, Study
 
 SEEDS = (4, 5, 6)
 ABOUT_SEEDS = (
@@ -14,16 +22,42 @@ ABOUT_SEEDS = (
     "3. The paper reports 5 trials."
 )
 DATA = ("fashion-mnist", "cifar10", "cinic10", "ham10000")
+SMALL_DATA = ("cifar10", "fashion-mnist")  # the paper's data, and affordable data
 ACCESS = ("full", "partial")
+# Readings of the paper's baselines that differ from the recipe of the same name.
+READINGS = {
+    "adaptive-fedavg": "adaptive-fedavg,server.decay=none",
+    "flash": "flash,stopping=gain-threshold",
+    "is": "is,memory.budget=1,world.arrivals=1000",
+    "ode": "ode,memory.pool=new,memory.quotas=none,world.arrivals=1000",
+}
+OTHER_READINGS = (
+    Row("adaptive-fedavg, decay 1/t", "adaptive-fedavg"),
+    Row("flash, no stopping", "flash"),
+    Row("is, half renewed", "is"),
+    Row("ode, quotas per class", "ode"),
+    Row("drsr, class counts", "drsr,memory.mode=match"),
+)
+ABOUT_READINGS = (
+    "Rows of two readings: 'is' and 'ode' choose the best 500 of 1,000 new samples and discard the "
+    "old ones, as the paper describes both; 'is, half renewed' replaces the worst half of the "
+    "memory, and 'ode, quotas per class' is ODE's own rule for held and new samples. 'flash' has "
+    "the early stopping that the paper names. The paper's number for Adaptive-FedAvg is that of "
+    "FedOGD, which it cannot be with its decay 1/t; 'adaptive-fedavg' has none."
+)
 BASELINES = ("fedogd", "flash", "flwf-2t", "drsr")  # of Tables 5 and 6
 SMALL = ("net=mlp", "net.hidden=[64]", "rounds=30", "evaluate_every=30")
 HOSTS = ("fedavg", "fedprox", "fedcurv", "fedntd", "fedexp")
+ABOUT_ROUNDS = (
+    "The paper does not state which round it reports. Columns without a note show the last round; "
+    "'best' shows the best evaluated round, chosen by the test set itself, and 'last ten' the mean "
+    "of the last ten evaluations."
+)
 
 
 def table_1() -> Study:
     numbers = _parse_rows(printed.TABLE_1)
     labels = ("sfedpo", *(name for name in numbers if name != "sfedpo"))
-    rows = tuple(Row(label) for label in (*labels, "local-only", "fine-tuned", "centralised"))
     columns = _scenarios(DATA)
     return Study(
         name="sfedpo-table-1",
@@ -31,13 +65,17 @@ def table_1() -> Study:
         table="Table 1",
         title="SFedPO, Table 1: comparison with ten baselines",
         description=(
-            f"Final test accuracy on 4 data sets, full and partial access. {ABOUT_SEEDS} The last "
-            "three rows are not in the paper. 'local-only' and 'fine-tuned' have a model for each "
-            "client; their accuracy is that on the whole test set, averaged over clients, also "
-            "for classes that a client does not have."
+            "Test accuracy on 4 data sets, full and partial access. The last three rows are not in "
+            "the paper. 'local-only' and 'fine-tuned' have a model for each client; their accuracy "
+            "is that on the whole test set, averaged over clients, also for classes that a client "
+            f"does not have. {ABOUT_READINGS} {ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
-        rows=rows,
-        columns=columns,
+        rows=(
+            *map(_row, labels),
+            *OTHER_READINGS,
+            *map(Row, ("local-only", "fine-tuned", "centralised")),
+        ),
+        columns=_with_best_round(columns),
         seeds=SEEDS,
         reference="sfedpo",
         published=_published_cells(numbers, columns),
@@ -88,13 +126,71 @@ def table_2() -> Study:
         description=(
             "Each method with uniform sampling and equal weights, and with SFedPO's sampling and "
             "weights. The paper prints the accuracy with SFedPO and the gain; the published number "
-            f"without SFedPO is their difference. {ABOUT_SEEDS}"
+            f"without SFedPO is their difference. {ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
         rows=tuple(rows),
-        columns=columns,
+        columns=_with_best_round(columns),
         seeds=SEEDS,
         reference="fedavg",
         published=published,
+    )
+
+
+def ablation() -> Study:
+    """Each of the two modules without the other."""
+    return Study(
+        name="sfedpo-ablation",
+        title="SFedPO without its sampling (DDS), without its weights (SAW), and without both",
+        description=(
+            "Without DDS all states are sampled equally, without SAW all updates have the same "
+            "weight; without both it is FedAvg. The paper has no such table. "
+            f"{ABOUT_ROUNDS} {ABOUT_SEEDS}"
+        ),
+        rows=(
+            Row("sfedpo"),
+            Row("without DDS", "sfedpo,memory=uniform-ratio"),
+            Row("without SAW", "sfedpo,weights=equal"),
+            Row("without both", "fedavg"),
+        ),
+        columns=_with_best_round(_scenarios(("fashion-mnist", "cifar10-cnn"))),
+        seeds=SEEDS,
+        reference="sfedpo",
+    )
+
+
+def solvers() -> Study:
+    """The closed forms of both modules and the exact solutions of their problems."""
+    return Study(
+        name="sfedpo-solvers",
+        title="SFedPO with closed forms and with exact solutions",
+        description=(
+            "The paper derives two optimization problems, drops multipliers, and replaces the "
+            "remaining constants by four tunables. 'sfedpo' has our values of these tunables, "
+            "'mid-range' the middle of the paper's ranges. 'exact DDS' and 'exact SAW' solve the "
+            "problems themselves, with a gradient bound of 1. The noise of exact weights is a "
+            "constant of the bound that is not known; small noise gives all weight to one client. "
+            f"{ABOUT_ROUNDS} {ABOUT_SEEDS}"
+        ),
+        rows=(
+            Row("sfedpo"),
+            Row("mid-range", "sfedpo,memory.offset=0.25,weights.slope=1"),
+            Row("exact DDS", "sfedpo,memory.exact=true"),
+            *(
+                Row(
+                    f"exact SAW, noise {noise}",
+                    f"sfedpo,weights.exact=true,weights.noise={noise}",
+                )
+                for noise in (0.1, 1.0)
+            ),
+            Row(
+                "exact DDS and SAW, noise 1.0",
+                "sfedpo,memory.exact=true,weights.exact=true,weights.noise=1.0",
+            ),
+            Row("fedavg"),
+        ),
+        columns=_with_best_round(_scenarios(("fashion-mnist",))),
+        seeds=SEEDS,
+        reference="sfedpo",
     )
 
 
@@ -102,7 +198,7 @@ def table_3() -> Study:
     numbers = _parse_rows(printed.TABLE_3)
     noisy = [noise for noise in numbers if float(noise) > 0]
     labels = {noise: f"noise {noise}" for noise in numbers}
-    columns = _scenarios(["cifar10"])
+    columns = _scenarios(SMALL_DATA)
     return Study(
         name="sfedpo-table-3",
         paper="sfedpo",
@@ -111,14 +207,15 @@ def table_3() -> Study:
         description=(
             "Uniform noise with this half-width is added to every predicted state probability, "
             "which is then clipped and renormalised. The row 'bayesian' learns the probabilities "
-            f"online, which the paper describes but does not measure. {ABOUT_SEEDS}"
+            "online, which the paper describes but does not measure. "
+            f"{ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
         rows=(
             Row(labels["0.00"], "sfedpo"),
             *(Row(labels[e], f"sfedpo,forecast=noisy,forecast.noise={e}") for e in noisy),
             Row("bayesian", "sfedpo,forecast=bayesian"),
         ),
-        columns=columns,
+        columns=_with_best_round(columns),
         seeds=SEEDS,
         reference=labels["0.00"],
         published=_published_cells({labels[e]: row for e, row in numbers.items()}, columns),
@@ -127,8 +224,8 @@ def table_3() -> Study:
 
 def table_5() -> Study:
     columns = tuple(
-        Column(f"cifar10-{access}", (f"world.num_clients={number}",), f"N={number}")
-        for access in ACCESS
+        replace(column, overrides=(f"world.num_clients={number}",), note=f"N={number}")
+        for column in _scenarios(SMALL_DATA)
         for number in (10, 50, 100)
     )
     return Study(
@@ -161,9 +258,13 @@ def table_6() -> Study:
         paper="sfedpo",
         table="Table 6",
         title="SFedPO, Table 6: other nets",
-        description=f"A small CNN and three residual nets on CIFAR-10. {ABOUT_SEEDS}",
+        description=(
+            f"A small CNN and three residual nets on CIFAR-10. {ABOUT_ROUNDS} {ABOUT_SEEDS}"
+        ),
         rows=_baseline_rows(),
-        columns=tuple(sorted(printed_order, key=lambda column: "-cnn-" not in column.scenario)),
+        columns=_with_best_round(
+            sorted(printed_order, key=lambda column: "-cnn-" not in column.scenario)
+        ),
         seeds=SEEDS,
         reference="sfedpo",
         published=_published_cells(_parse_rows(printed.TABLE_6), printed_order),
@@ -171,7 +272,7 @@ def table_6() -> Study:
 
 
 def table_7() -> Study:
-    columns = _scenarios(["cifar10"])
+    columns = _scenarios(SMALL_DATA)
     return Study(
         name="sfedpo-table-7",
         paper="sfedpo",
@@ -179,15 +280,15 @@ def table_7() -> Study:
         title="SFedPO, Table 7: measures of the distance of a state from balanced classes",
         description=(
             "The proxy for d_m in both modules. The paper prints single numbers here; those of "
-            f"Flash and DRSR differ from its Table 1. {ABOUT_SEEDS}"
+            f"Flash and DRSR differ from its Table 1. {ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
         rows=(
             Row("kl", "sfedpo"),
             *(Row(proxy, f"sfedpo,forecast.proxy={proxy}") for proxy in ("l1", "l2", "js")),
-            Row("flash"),
+            _row("flash"),
             Row("drsr"),
         ),
-        columns=columns,
+        columns=_with_best_round(columns),
         seeds=SEEDS,
         reference="kl",
         published=_published_cells(_parse_rows(printed.TABLE_7), columns),
@@ -196,16 +297,17 @@ def table_7() -> Study:
 
 def table_8() -> Study:
     means, columns, published = ("0.2", "0.4", "0.6", "0.8"), [], {}
-    printed_columns = [(access, mean) for access in ACCESS for mean in means]
     numbers = _parse_rows(printed.TABLE_8)
-    for index, (access, mean) in enumerate(printed_columns):
+    order = [(column, mean) for column in _scenarios(SMALL_DATA) for mean in means]
+    for index, (scenario, mean) in enumerate(order):
         for spread, entries in numbers.items():
             sets = (f"world.availability={mean}", f"world.availability_spread={spread}")
-            column = Column(f"cifar10-{access}", sets, f"μ={mean} σ={spread}")
+            column = replace(scenario, overrides=sets, note=f"μ={mean} σ={spread}")
             columns.append(column)
-            with_it, gain = _parse_gain(entries[index])
-            published["sfedpo", column.label] = Published(with_it)
-            published["uniform", column.label] = Published(round(with_it - gain, 2), cell=None)
+            if index < len(entries):
+                with_it, gain = _parse_gain(entries[index])
+                published["sfedpo", column.label] = Published(with_it)
+                published["uniform", column.label] = Published(round(with_it - gain, 2), cell=None)
     return Study(
         name="sfedpo-table-8",
         paper="sfedpo",
@@ -227,15 +329,22 @@ def table_8() -> Study:
 def figure_2() -> Study:
     """The four sweeps of Figure 2.
 
-    The default world has 5 ticks, 100 rounds, 500 samples and 0.5.
+    The default world has 5 ticks, 100 rounds, 500 samples and 0.5. Clients do not know the number
+    of rounds, so that a run of 200 rounds shows all four numbers of rounds.
     """
     usual = ("sfedpo", *BASELINES)
     sweeps = [
-        *((f"ticks={ticks}", f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
-        *((f"rounds={rounds}", f"R={rounds}", usual) for rounds in (50, 100, 150, 200)),
-        *((f"capacity={samples}", f"D={samples}", usual) for samples in (250, 500, 750, 1000)),
+        *(Column("", (f"ticks={ticks}",), f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
         *(
-            (f"memory.budget={budget}", f"α={budget}", ("sfedpo", "without DDS"))
+            Column("", ("rounds=200",), f"R={rounds}", usual, until=rounds)
+            for rounds in (50, 100, 150, 200)
+        ),
+        *(
+            Column("", (f"capacity={samples}",), f"D={samples}", usual)
+            for samples in (250, 500, 750, 1000)
+        ),
+        *(
+            Column("", (f"memory.budget={budget}",), f"α={budget}", ("sfedpo", "without DDS"))
             for budget in (0.2, 0.3, 0.4, 0.5, 0.6)
         ),
     ]
@@ -247,11 +356,12 @@ def figure_2() -> Study:
         description=(
             "Sweeps of the ticks per round T, the rounds R and the memory D (compared with four "
             "baselines) and of the budget α (compared with uniform sampling), in the partial "
-            f"world. The paper has curves without numbers. {ABOUT_SEEDS}"
+            "world. The paper has curves without numbers; those on Fashion-MNIST are its Figure 8. "
+            f"{ABOUT_SEEDS}"
         ),
         rows=(*_baseline_rows(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
         columns=tuple(
-            Column("cifar10-partial", (change,), note, rows) for change, note, rows in sweeps
+            replace(column, scenario=f"{data}-partial") for data in SMALL_DATA for column in sweeps
         ),
         seeds=SEEDS,
         reference="sfedpo",
@@ -276,7 +386,7 @@ def figure_3() -> Study:
         description=(
             "a1 and b1 of the sampling (DDS) are compared with uniform sampling, a2 and b2 of the "
             "weights (SAW) with equal weights, over the paper's ranges. The paper has curves "
-            f"without numbers. {ABOUT_SEEDS}"
+            f"without numbers. {ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
         rows=(
             Row("without DDS", "sfedpo,memory=uniform-ratio"),
@@ -284,29 +394,27 @@ def figure_3() -> Study:
             Row("without SAW", "sfedpo,weights=equal", against="without SAW"),
             *(Row(label, f"sfedpo,{change}", against="without SAW") for label, change in saw),
         ),
-        columns=_scenarios(DATA),
+        columns=_with_best_round(_scenarios(DATA)),
         seeds=SEEDS,
         reference="without DDS",
     )
 
 
 def studies() -> list[Study]:
-    """All studies in the order of the paper, with variants on smaller data."""
-    third = table_3()
-    small = replace_data(third, "fashion-mnist")
+    """All studies, those of the paper in its order."""
     return [
-        *(
-            table_1(),
-            baselines(),
-            table_2(),
-            third,
-            small,
-            table_5(),
-            table_6(),
-            table_7(),
-            table_8(),
-        ),
-        *(figure_2(), figure_3()),
+        table_1(),
+        baselines(),
+        table_2(),
+        ablation(),
+        solvers(),
+        table_3(),
+        table_5(),
+        table_6(),
+        table_7(),
+        table_8(),
+        figure_2(),
+        figure_3(),
     ]
 
 
@@ -314,8 +422,26 @@ def _scenarios(data: Sequence[str]) -> tuple[Column, ...]:
     return tuple(Column(f"{name}-{access}") for name in data for access in ACCESS)
 
 
+def _with_best_round(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Add to each column one with the best round, and one with the mean of the last evaluations."""
+    return tuple(
+        column if metric is None else replace(column, note=note, metric=metric)
+        for column in columns
+        for note, metric in (
+            (column.note, None),
+            (f"{column.note} best".strip(), "best_accuracy"),
+            (f"{column.note} last ten".strip(), "last_ten_accuracy"),
+        )
+    )
+
+
+def _row(label: str) -> Row:
+    """A baseline as the paper describes it."""
+    return Row(label, READINGS.get(label, ""))
+
+
 def _baseline_rows() -> tuple[Row, ...]:
-    return tuple(Row(label) for label in ("sfedpo", *BASELINES))
+    return tuple(_row(label) for label in ("sfedpo", *BASELINES))
 
 
 def _parse_rows(table: str) -> dict[str, list[str]]:
@@ -326,10 +452,11 @@ def _parse_rows(table: str) -> dict[str, list[str]]:
 def _published_cells(
     numbers: dict[str, list[str]], columns: Sequence[Column]
 ) -> dict[tuple[str, str], Published]:
+    """The numbers of the first columns; further columns have none."""
     return {
         (row, column.label): _parse_published(entry)
         for row, entries in numbers.items()
-        for column, entry in zip(columns, entries, strict=True)
+        for column, entry in zip(columns[: len(entries)], entries, strict=True)
     }
 
 
