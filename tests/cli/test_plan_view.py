@@ -10,7 +10,7 @@ from rich.console import Console
 from thalweg.cli.data_view import describe_data
 from thalweg.cli.plan_view import describe_local, plan_tree
 from thalweg.data import Dataset
-from thalweg.engine.plan import make_plan
+from thalweg.engine.plan import Plan, make_plan
 
 
 def render_plan(*overrides: str) -> str:
@@ -97,6 +97,24 @@ def test_ground_truth_is_shown_only_if_the_recipe_uses_it() -> None:
     text = render_plan("memory=dds", "forecast=exact")
     assert "forecast: true states\n" in "\n".join(map(str.rstrip, text.splitlines()))
     assert "ground truth" not in render_plan("memory=dds", "forecast=growing")
+
+
+def render_with_data(plan: Plan) -> str:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(plan_tree(plan, None, plan.scenario.data.load(None, 0)))
+    return console.file.getvalue()
+
+
+def test_automatic_forecast_is_explained_for_data_without_known_states(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((40, 2)), y=np.arange(40) % 2)
+    text = render_with_data(make_plan("sfedpo", str(tmp_path / "a.npz")))
+    assert "auto (growing: the data have no known states; each client learns its own" in text
+    assert "ground truth" not in text
+    text = render_with_data(make_plan("sfedpo", "digits-partial"))
+    assert "auto (exact: the true probabilities of 24 known states)" in text
+    assert "forecast: true states\n" in "\n".join(map(str.rstrip, text.splitlines()))
+    text = render_with_data(make_plan("fedavg", "digits-partial"))
+    assert "auto (no policy of this recipe uses it)" in text
 
 
 def test_a_learning_rate_schedule_is_shown_with_its_fields() -> None:

@@ -18,10 +18,11 @@ from thalweg.engine.builders import apply_views, list_inert, make_world
 from thalweg.engine.online import can_score_test_set
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.engine.task import describe_metrics, describe_task, get_loss, list_metrics
-from thalweg.forecast import Auto
+from thalweg.forecast import Auto, Exact, resolve_forecast
 from thalweg.local import LocalTraining
 from thalweg.losses import LOSSES
 from thalweg.recipes import Recipe
+from thalweg.streams import World
 
 # These parts are always shown; all others only if they differ from the default.
 COMMON_PARTS = (
@@ -56,7 +57,11 @@ def plan_tree(
     """
     before = default or plan
     branches: list[Branch] = []
-    parts = [*_parts(plan.scenario, before.scenario), *_parts(get_method(plan), get_method(before))]
+    world = None if data is None else make_world(plan.scenario, data, plan.seed)
+    parts = [
+        *_parts(plan.scenario, before.scenario, world),
+        *_parts(get_method(plan), get_method(before), world),
+    ]
     if data is not None:
         parts = [part for part in parts if part.name != "loss" or not part.is_default]
         parts += _task_branches(plan, data, {part.name for part in parts})
@@ -73,14 +78,13 @@ def plan_tree(
         branches.append(
             Branch("training", f"{whose}, after every {plan.baseline.feedback}", changes)
         )
-    if isinstance(plan, Plan) and plan.recipe.ground_truth:
-        branches.append(Branch("ground truth", _describe_ground_truth(plan.recipe)))
+    if isinstance(plan, Plan) and (line := _describe_ground_truth(plan.recipe, world)):
+        branches.append(Branch("ground truth", line))
     if isinstance(plan, Plan) and isinstance(before, Plan):
         branches.append(
             Branch("local", describe_local(plan.local), _changes(plan.local, before.local))
         )
-    if data is not None and isinstance(plan, Plan):
-        world = make_world(plan.scenario, data, plan.seed)
+    if world is not None and isinstance(plan, Plan):
         inert = list_inert(plan, world, is_remote=is_remote)
         line = "; ".join(f"{stage}: {reason}" for stage, reason in inert.items())
         branches += [Branch("no effect", line)] if line else []
@@ -119,12 +123,12 @@ def _task_branches(plan: AnyPlan, data: Dataset, shown: set[str]) -> list[Branch
     return [*branches, Branch("metrics", describe_metrics(metrics))]
 
 
-def _parts(owner: Any, before: Any) -> list[Branch]:
+def _parts(owner: Any, before: Any, world: World | None) -> list[Branch]:
     """The parts of a recipe, a baseline or a scenario that are chosen from a table."""
     return [
         Branch(
             field.name,
-            describe(part, field.metadata["table"]) + _note(field.name, part, owner),
+            describe(part, field.metadata["table"]) + _note(field.name, part, owner, world),
             _changes(part, getattr(before, field.name)),
             is_default=part == getattr(before, field.name) == field.default,
         )
@@ -134,7 +138,7 @@ def _parts(owner: Any, before: Any) -> list[Branch]:
     ]
 
 
-def _note(name: str, part: Any, owner: Any) -> str:
+def _note(name: str, part: Any, owner: Any, world: World | None) -> str:
     """What the automatic forecast of a recipe does; the status of secure aggregation."""
     if name == "secure_aggregation" and part is not None:
         return f" ({NOT_REVIEWED})"
@@ -142,15 +146,27 @@ def _note(name: str, part: Any, owner: Any) -> str:
         return ""
     if not owner.uses_forecast:
         return " (no policy of this recipe uses it)"
-    return " (exact if the world has known states, else states are learned: growing)"
-
-
-def _describe_ground_truth(recipe: Recipe) -> str:
-    """The ground truth that the recipe uses, which real devices do not have."""
-    note = " (if the world has known states)" if isinstance(recipe.forecast, Auto) else ""
-    return ", ".join(
-        use + note if use.startswith("forecast:") else use for use in recipe.ground_truth
+    if world is None:
+        return " (exact if the world has known states, else states are learned: growing)"
+    num_states = world.state_table.num_states
+    if isinstance(part.resolve(num_states), Exact):
+        return f" (exact: the true probabilities of {num_states} known states)"
+    return (
+        " (growing: the data have no known states; each client learns its own from the classes of "
+        "its batches)"
     )
+
+
+def _describe_ground_truth(recipe: Recipe, world: World | None) -> str:
+    """The ground truth that the recipe uses, which real devices do not have."""
+    if world is None:
+        note = " (if the world has known states)" if isinstance(recipe.forecast, Auto) else ""
+        uses = [use + note * use.startswith("forecast:") for use in recipe.ground_truth]
+    else:
+        states = world.state_table.num_states
+        forecast = resolve_forecast(recipe.forecast, states, recipe.uses_forecast)
+        uses = list(dataclasses.replace(recipe, forecast=forecast).ground_truth)
+    return ", ".join(uses)
 
 
 def _rank(name: str) -> int:
