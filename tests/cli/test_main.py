@@ -218,6 +218,19 @@ def test_gap_prints_the_cost_of_the_forecasts(thalweg):
     assert "not a run folder" in done.stderr
 
 
+def test_states_prints_one_line_per_cluster_and_draws_a_figure(thalweg, tmp_path):
+    done = thalweg("states", "--on", "digits-partial", "--out", "a.png")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert re.search(r"^ +0\.05 +6 ", done.stdout, re.MULTILINE)
+    assert (tmp_path / "a.png").stat().st_size > 10_000
+    found = json.loads(thalweg("states", "fedavg", "--on", "digits-partial", "--json").stdout)
+    assert set(found["ratios"][0]) == {0.5}
+    done = thalweg("states", "--on", "gaussian-mixture")
+    assert done.returncode == 2
+    assert "no known latent states" in done.stderr
+
+
 def test_gap_and_variability_reject_a_folder_without_a_run(thalweg):
     for command in ("gap", "variability"):
         done = thalweg(command, "nowhere")

@@ -40,6 +40,7 @@ STARTS = (
     "thalweg.cli.reproduce.run_study",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
+    "thalweg.cli.states.latent_states",
     "thalweg.cli.serve.check_safe",
     "thalweg.cli.join.check_safe",
     "thalweg.cli.certs.make_certs",

@@ -1008,6 +1008,40 @@ def gap(
 
 
 @app.command()
+def states(
+    recipe: Recipe = "sfedpo",
+    on: On = None,
+    seed: Seed = None,
+    sets: Sets = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File of a figure, .png or .svg. Default: no figure.")
+    ] = None,
+    as_json: JsonObject = False,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show the latent states of a scenario: classes, visits and renewal.
+
+    thalweg states sfedpo --on digits-partial --out states.png
+
+    Nothing is trained. The figure has three panels over the states: samples
+    of each class, the probability of each state at each client, and the share
+    of the memory that the recipe renews in it.
+    """
+    from thalweg.cli.states import states_command
+
+    states_command(
+        recipe,
+        on=on,
+        sets=sets or [],
+        seed=seed,
+        out=out,
+        as_json=as_json,
+        data_dir=data_dir,
+    )
+
+
+@app.command()
 def variability(
     run_folder: Annotated[Path, typer.Argument(help="Folder of a run, or its plan.toml.")],
     rounds: Annotated[int | None, typer.Option(help="Only the first rounds.")] = None,

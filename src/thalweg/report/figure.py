@@ -50,7 +50,7 @@ MAX_TITLES = 60  # points of a curve with a title
 
 def draw_figure(cells: Sequence[Cell]) -> Figure:
     """The figure as an object of matplotlib."""
-    with _style():
+    with figure_style():
         return _draw(_require_panels(cells))
 
 
@@ -58,7 +58,7 @@ def figure_png(cells: Sequence[Cell], *, dots_per_inch: int = 160) -> bytes:
     """The figure as PNG on a white background. The same cells give the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with _style():
+    with figure_style():
         figure = _draw(_require_panels(cells))
         FigureCanvasAgg(figure)
         file = io.BytesIO()
@@ -79,7 +79,7 @@ def panels_svg(drawn: Sequence[Panel]) -> str:
     """Panels as an SVG element; see `figure_svg`."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    with _style():
+    with figure_style():
         figure = _draw(drawn)
         FigureCanvasSVG(figure)
         file = io.StringIO()
@@ -149,7 +149,7 @@ def _require_panels(cells: Sequence[Cell]) -> list[Panel]:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Apply our settings to matplotlib's defaults, independent of the user's matplotlibrc."""
     import matplotlib
 
