@@ -11,8 +11,8 @@ import pytest
 
 def test_reproduce_without_a_name_lists_studies(thalweg):
     listed = json.loads(thalweg("reproduce", "--json").stdout)
-    assert listed["sfedpo-table-1"] == 336  # 14 rows, 8 columns, 3 seeds
-    assert "sfedpo-table-3-fashion-mnist" in thalweg("reproduce").stdout
+    assert listed["sfedpo-table-1"] == 456  # 19 rows, 8 scenarios, 3 seeds
+    assert "sfedpo-ablation" in thalweg("reproduce").stdout
 
 
 def test_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):

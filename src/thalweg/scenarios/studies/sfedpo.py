@@ -29,21 +29,21 @@ READINGS = {
     "adaptive-fedavg": "adaptive-fedavg,server.decay=none",
     "flash": "flash,stopping=gain-threshold",
     "is": "is,memory.budget=1,world.arrivals=1000",
-    "ode": "ode,memory.pool=new,memory.quotas=none,world.arrivals=1000",
+    "ode": "ode,memory.pool=new,world.arrivals=1000",
 }
 OTHER_READINGS = (
     Row("adaptive-fedavg, decay 1/t", "adaptive-fedavg"),
     Row("flash, no stopping", "flash"),
     Row("is, half renewed", "is"),
-    Row("ode, quotas per class", "ode"),
+    Row("ode, old and new", "ode"),
     Row("drsr, class counts", "drsr,memory.mode=match"),
 )
 ABOUT_READINGS = (
     "Rows of two readings: 'is' and 'ode' choose the best 500 of 1,000 new samples and discard the "
     "old ones, as the paper describes both; 'is, half renewed' replaces the worst half of the "
-    "memory, and 'ode, quotas per class' is ODE's own rule for held and new samples. 'flash' has "
-    "the early stopping that the paper names. The paper's number for Adaptive-FedAvg is that of "
-    "FedOGD, which it cannot be with its decay 1/t; 'adaptive-fedavg' has none."
+    "memory, and 'ode, old and new' chooses among all samples, like ODE's authors. 'flash' has the "
+    "early stopping that the paper names. The paper's number for Adaptive-FedAvg is almost that of "
+    "FedOGD, which it cannot be with a decay of 1/t; the row 'adaptive-fedavg' has no decay."
 )
 BASELINES = ("fedogd", "flash", "flwf-2t", "drsr")  # of Tables 5 and 6
 SMALL = ("net=mlp", "net.hidden=[64]", "rounds=30", "evaluate_every=30")
