@@ -50,5 +50,5 @@ def test_an_empty_matrix_has_no_circles():
 def test_the_name_of_the_file_determines_its_format(tmp_path):
     write_circles(tmp_path / "a.png", [PANEL], GROUPS, "state")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ConfigError, match="ends in .png or .svg"):
+    with pytest.raises(ConfigError, match=r"ends in \.png or \.svg"):
         write_circles(tmp_path / "a.pdf", [PANEL], GROUPS, "state")
