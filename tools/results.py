@@ -66,7 +66,8 @@ Pages with discussions: {pages}.
 - **within**: within two points or two of the paper's standard deviations.
 - **tau**: Kendall's tau of the order of our rows against the paper's, averaged over columns with at
   least three rows.
-- **scale**: that of the paper, reduced (a smaller net, fewer clients, samples or rounds), or both.
+- **scale**: that of the paper, reduced (a smaller net, fewer clients, samples or rounds), or both;
+  other data: measured on data for which the paper has no number.
 - If several rows or scales are compared with one published cell, the first one in the study counts.
 """
 HEADINGS = ("table", "content", "cells", "run", "within", "tau", "scale", "seeds", "command")

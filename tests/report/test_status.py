@@ -21,6 +21,7 @@ STUDY = Study(
         Column("full"),
         Column("full", note="small", is_reduced=True),
         Column("other", table="Figure 1"),
+        Column("elsewhere"),
     ),
     seeds=(0, 1, 2),
     reference="ours",
@@ -106,6 +107,16 @@ def test_first_measured_row_or_scale_of_a_cell_counts():
     assert (table.run, table.within, table.scale, table.seeds) == (1, 0, "paper", "3")
     (table, *_) = make_status({"made-up": cells[1:]})
     assert (table.run, table.within, table.scale, table.seeds) == (1, 1, "reduced", "1")
+
+
+def test_cells_on_data_without_published_numbers_are_mentioned():
+    (table, *_) = make_status({"made-up": [measure("ours", "elsewhere", 70.0)]})
+    assert (table.run, table.within, table.scale, table.seeds) == (0, 0, "other data", "")
+    cells = [measure("ours", "full", 80.0), measure("ours", "elsewhere", 70.0)]
+    (table, *_) = make_status({"made-up": cells})
+    assert (table.run, table.within, table.scale) == (1, 1, "paper, other data")
+    (table, *_) = make_status({"made-up": [measure("plain", "full", 50.0)]})
+    assert table.scale == "", "a row without a number, on the paper's data"
 
 
 def test_order_of_rows_includes_numbers_that_follow_from_printed_ones():

@@ -219,10 +219,10 @@ def test_balanced_accuracy_is_shown_where_it_differs(tmp_path, cell):
     ("study", "words", "rows", "columns", "runs"),
     [
         ("sfedpo-table-8", ["cifar10-partial"], 2, 16, 96),
-        ("sfedpo-table-8", ["sfedpo", "σ=0.01"], 1, 16, 48),
+        ("sfedpo-table-8", ["sfedpo", "σ=0.01"], 1, 24, 72),
         ("sfedpo-table-2", ["fedprox", "full"], 1, 12, 36),
         ("sfedpo-table-6", ["resnet10", "flash"], 1, 6, 18),
-        ("sfedpo-figure-2", ["without DDS"], 1, 10, 30),
+        ("sfedpo-figure-2", ["without DDS"], 1, 5, 15),
         ("sfedpo-figure-3", ["a1", "without DDS", "fashion-mnist-full"], 6, 1, 18),
     ],
 )

@@ -17,7 +17,8 @@ MIN_ROWS = 3  # of an order
 STATUS_LEGEND = (
     "cells: published accuracies. run: measured ones; of a figure, its points. within: two points "
     "or two of the paper's standard deviations. tau: Kendall's tau of the row order, averaged over "
-    "columns. scale: paper, or reduced (net, clients, samples or rounds). seeds: per cell. If "
+    "columns. scale: paper, or reduced (net, clients, samples or rounds); other data: measured on "
+    "data for which the paper has no number. seeds: per cell. If "
     "several rows or scales are compared with a published cell, the first one in the study counts."
 )
 
@@ -39,7 +40,7 @@ class ExhibitStatus(NamedTuple):
     tau_of: Mapping[str, float]
     """Kendall's tau of the row order, by column; only columns with at least three rows."""
     scale: str
-    """paper, reduced or both; empty: nothing was measured."""
+    """paper, reduced or both, and other data, if that was measured; empty: nothing was measured."""
     seeds: str
     """Seeds per cell, such as ``3`` or ``1-3``."""
     studies: tuple[str, ...]
@@ -89,6 +90,9 @@ def _make_exhibit_status(paper: str, exhibit: Exhibit, measured: Measured) -> Ex
     chosen = choose_entries(entries)
     shown = list(chosen.values()) if exhibit.cells else entries
     scales = sorted({"reduced" if entry.column.is_reduced else "paper" for entry in shown})
+    scale = "both" if len(scales) > 1 else "".join(scales)
+    if exhibit.cells and _has_other_data(entries):
+        scale = f"{scale}, other data".removeprefix(", ")
     numbers = [len(entry.cell.seeds) for entry in shown]
     return ExhibitStatus(
         paper=paper,
@@ -98,10 +102,20 @@ def _make_exhibit_status(paper: str, exhibit: Exhibit, measured: Measured) -> Ex
         run=len(shown),
         within=sum(entry.cell.is_within for entry in chosen.values()) if exhibit.cells else 0,
         tau_of=_taus(entries, shown) if exhibit.cells else {},
-        scale="both" if len(scales) > 1 else "".join(scales),
+        scale=scale,
         seeds=_format_range(numbers),
         studies=tuple(studies),
     )
+
+
+def _has_other_data(entries: Iterable[Entry]) -> bool:
+    """Return whether an entry is from a scenario for which its study has no published number."""
+    for study, column, _ in entries:
+        with_numbers = {label for _, label in study.published}
+        known = {each.scenario for each in study.columns if each.label in with_numbers}
+        if column.scenario not in known:
+            return True
+    return False
 
 
 def _find_studies(paper: str, exhibit: Exhibit) -> dict[str, Study]:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from thalweg.scenarios.studies import STUDIES
@@ -81,17 +83,26 @@ def test_every_column_of_table_1_is_followed_by_its_best_round_and_last_evaluati
 
 
 @pytest.mark.parametrize("number", [3, 5, 7, 8])
-def test_tables_on_cifar10_have_the_same_columns_on_fashion_mnist(number):
+def test_tables_on_cifar10_have_the_same_columns_with_a_small_net_and_small_data(number):
     study = STUDIES[f"sfedpo-table-{number}"]
-    notes = {
-        data: [(c.note, c.overrides) for c in study.columns if c.scenario.startswith(data)]
-        for data in ("cifar10", "fashion-mnist")
+    columns = {
+        data: [c for c in study.columns if re.fullmatch(rf"{data}-(full|partial)", c.scenario)]
+        for data in ("cifar10", "cifar10-cnn", "fashion-mnist")
     }
-    assert notes["cifar10"] == notes["fashion-mnist"]
-    assert {column for _, column in study.published if column.startswith("fashion")} == set()
+    for mine in columns.values():
+        assert [(c.note, c.overrides, c.metric) for c in mine] == [
+            (c.note, c.overrides, c.metric) for c in columns["cifar10"]
+        ]
+    assert [c.is_reduced for c in study.columns].count(True) == len(columns["cifar10-cnn"])
+    for (row, column), published in study.published.items():
+        small = column.replace("cifar10-", "cifar10-cnn-")
+        if "-cnn-" not in column:
+            assert study.published[row, small][:2] == published[:2]
+            assert study.published_cell(row, small) == study.published_cell(row, column)
+    assert not any(column.startswith("fashion") for _, column in study.published)
 
 
 def test_the_numbers_of_rounds_of_figure_2_are_moments_of_one_run():
     columns = [c for c in STUDIES["sfedpo-figure-2"].columns if c.note.startswith("R=")]
     assert {c.overrides for c in columns} == {("rounds=200",)}
-    assert [c.until for c in columns] == 2 * [50, 100, 150, 200]
+    assert [c.until for c in columns] == [50, 100, 150, 200]

@@ -54,9 +54,9 @@ PAPERS = {
             Exhibit("Figure 11", "noisy oracle", studies=("sfedpo-table-3",)),
             _other("Table 4", "notation"),
             _other("Figure 1", "overview"),
-            _other("Figure 4", "class mixes of the latent states"),
-            _other("Figure 5", "state probabilities of the clients"),
-            _other("Figure 6", "sampling ratios of the clients"),
+            _other("Figure 4", "class mixes of the latent states: thalweg states"),
+            _other("Figure 5", "state probabilities of the clients: thalweg states"),
+            _other("Figure 6", "sampling ratios of the clients: thalweg states"),
         ),
     ),
     "streams": Paper(

@@ -1,7 +1,7 @@
 """Tables of the SFedPO paper, the sweeps of its Figures 2 and 3, and two studies of its parts.
 
-Tables 3, 5, 7 and 8 and Figure 2 of the paper use CIFAR-10 with AlexNet only. Their studies have
-the same columns on Fashion-MNIST, without numbers of the paper.
+Tables 3, 5, 7 and 8 of the paper use CIFAR-10 with AlexNet only. Their studies have the same
+columns with a small CNN, compared with the same numbers, and on Fashion-MNIST without numbers.
 
 Two readings of a baseline are two rows; the paper's number stands next to the reading that its
 appendix describes, or, if it describes none, next to the one that fits its other numbers.
@@ -22,7 +22,9 @@ ABOUT_SEEDS = (
     "3. The paper reports 5 trials."
 )
 DATA = ("fashion-mnist", "cifar10", "cinic10", "ham10000")
-SMALL_DATA = ("cifar10", "fashion-mnist")  # the paper's data, and affordable data
+# The paper's data and net, the same data with a small net, and affordable data.
+CIFAR10, SMALL_CNN = "cifar10-", "cifar10-cnn-"
+AFFORDABLE = ("cifar10", "cifar10-cnn", "fashion-mnist")
 ACCESS = ("full", "partial")
 # Readings of the paper's baselines that differ from the recipe of the same name.
 READINGS = {
@@ -48,6 +50,10 @@ ABOUT_READINGS = (
 BASELINES = ("fedogd", "flash", "flwf-2t", "drsr")  # of Tables 5 and 6
 SMALL = ("net=mlp", "net.hidden=[64]", "rounds=30", "evaluate_every=30")
 HOSTS = ("fedavg", "fedprox", "fedcurv", "fedntd", "fedexp")
+ABOUT_SMALL = (
+    "The columns cifar10-cnn have a small CNN instead of AlexNet and are compared with the same "
+    "numbers; the paper has none for Fashion-MNIST."
+)
 ABOUT_ROUNDS = (
     "The paper does not state which round it reports. Columns without a note show the last round; "
     "'best' shows the best evaluated round, chosen by the test set itself, and 'last ten' the mean "
@@ -198,7 +204,7 @@ def table_3() -> Study:
     numbers = _parse_rows(printed.TABLE_3)
     noisy = [noise for noise in numbers if float(noise) > 0]
     labels = {noise: f"noise {noise}" for noise in numbers}
-    columns = _scenarios(SMALL_DATA)
+    columns = _scenarios(AFFORDABLE)
     return Study(
         name="sfedpo-table-3",
         paper="sfedpo",
@@ -208,7 +214,7 @@ def table_3() -> Study:
             "Uniform noise with this half-width is added to every predicted state probability, "
             "which is then clipped and renormalised. The row 'bayesian' learns the probabilities "
             "online, which the paper describes but does not measure. "
-            f"{ABOUT_ROUNDS} {ABOUT_SEEDS}"
+            f"{ABOUT_SMALL} {ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
         rows=(
             Row(labels["0.00"], "sfedpo"),
@@ -218,14 +224,16 @@ def table_3() -> Study:
         columns=_with_best_round(columns),
         seeds=SEEDS,
         reference=labels["0.00"],
-        published=_published_cells({labels[e]: row for e, row in numbers.items()}, columns),
+        published=_compare_small_cnn(
+            _published_cells({labels[e]: row for e, row in numbers.items()}, columns)
+        ),
     )
 
 
 def table_5() -> Study:
     columns = tuple(
         replace(column, overrides=(f"world.num_clients={number}",), note=f"N={number}")
-        for column in _scenarios(SMALL_DATA)
+        for column in _scenarios(AFFORDABLE)
         for number in (10, 50, 100)
     )
     return Study(
@@ -233,12 +241,12 @@ def table_5() -> Study:
         paper="sfedpo",
         table="Table 5",
         title="SFedPO, Table 5: the number of clients",
-        description=f"10, 50 and 100 clients instead of 30. {ABOUT_SEEDS}",
+        description=f"10, 50 and 100 clients instead of 30. {ABOUT_SMALL} {ABOUT_SEEDS}",
         rows=_baseline_rows(),
         columns=columns,
         seeds=SEEDS,
         reference="sfedpo",
-        published=_published_cells(_parse_rows(printed.TABLE_5), columns),
+        published=_compare_small_cnn(_published_cells(_parse_rows(printed.TABLE_5), columns)),
     )
 
 
@@ -272,7 +280,7 @@ def table_6() -> Study:
 
 
 def table_7() -> Study:
-    columns = _scenarios(SMALL_DATA)
+    columns = _scenarios(AFFORDABLE)
     return Study(
         name="sfedpo-table-7",
         paper="sfedpo",
@@ -280,7 +288,8 @@ def table_7() -> Study:
         title="SFedPO, Table 7: measures of the distance of a state from balanced classes",
         description=(
             "The proxy for d_m in both modules. The paper prints single numbers here; those of "
-            f"Flash and DRSR differ from its Table 1. {ABOUT_ROUNDS} {ABOUT_SEEDS}"
+            "Flash and DRSR differ from its Table 1. "
+            f"{ABOUT_SMALL} {ABOUT_ROUNDS} {ABOUT_SEEDS}"
         ),
         rows=(
             Row("kl", "sfedpo"),
@@ -291,14 +300,14 @@ def table_7() -> Study:
         columns=_with_best_round(columns),
         seeds=SEEDS,
         reference="kl",
-        published=_published_cells(_parse_rows(printed.TABLE_7), columns),
+        published=_compare_small_cnn(_published_cells(_parse_rows(printed.TABLE_7), columns)),
     )
 
 
 def table_8() -> Study:
     means, columns, published = ("0.2", "0.4", "0.6", "0.8"), [], {}
     numbers = _parse_rows(printed.TABLE_8)
-    order = [(column, mean) for column in _scenarios(SMALL_DATA) for mean in means]
+    order = [(column, mean) for column in _scenarios(AFFORDABLE) for mean in means]
     for index, (scenario, mean) in enumerate(order):
         for spread, entries in numbers.items():
             sets = (f"world.availability={mean}", f"world.availability_spread={spread}")
@@ -316,13 +325,13 @@ def table_8() -> Study:
         description=(
             "The probability that a client is present is drawn from N(μ, σ²) for each client. "
             "'uniform' samples all states equally and has equal weights; the paper prints SFedPO "
-            f"and its gain over that. {ABOUT_SEEDS}"
+            f"and its gain over that. {ABOUT_SMALL} {ABOUT_SEEDS}"
         ),
         rows=(Row("uniform", "fedavg"), Row("sfedpo")),
         columns=tuple(columns),
         seeds=SEEDS,
         reference="uniform",
-        published=published,
+        published=_compare_small_cnn(published),
     )
 
 
@@ -333,21 +342,22 @@ def figure_2() -> Study:
     of rounds, so that a run of 200 rounds shows all four numbers of rounds.
     """
     usual = ("sfedpo", *BASELINES)
-    sweeps = [
-        *(Column("", (f"ticks={ticks}",), f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
+    world = "cifar10-partial"
+    columns = (
+        *(Column(world, (f"ticks={ticks}",), f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
         *(
-            Column("", ("rounds=200",), f"R={rounds}", usual, until=rounds)
+            Column(world, ("rounds=200",), f"R={rounds}", usual, until=rounds)
             for rounds in (50, 100, 150, 200)
         ),
         *(
-            Column("", (f"capacity={samples}",), f"D={samples}", usual)
+            Column(world, (f"capacity={samples}",), f"D={samples}", usual)
             for samples in (250, 500, 750, 1000)
         ),
         *(
-            Column("", (f"memory.budget={budget}",), f"α={budget}", ("sfedpo", "without DDS"))
+            Column(world, (f"memory.budget={budget}",), f"α={budget}", ("sfedpo", "without DDS"))
             for budget in (0.2, 0.3, 0.4, 0.5, 0.6)
         ),
-    ]
+    )
     return Study(
         name="sfedpo-figure-2",
         paper="sfedpo",
@@ -356,13 +366,11 @@ def figure_2() -> Study:
         description=(
             "Sweeps of the ticks per round T, the rounds R and the memory D (compared with four "
             "baselines) and of the budget α (compared with uniform sampling), in the partial "
-            "world. The paper has curves without numbers; those on Fashion-MNIST are its Figure 8. "
-            f"{ABOUT_SEEDS}"
+            "world. The paper has curves without numbers; its Figures 8 to 10 are the same on "
+            f"other data (--data). {ABOUT_SEEDS}"
         ),
         rows=(*_baseline_rows(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
-        columns=tuple(
-            replace(column, scenario=f"{data}-partial") for data in SMALL_DATA for column in sweeps
-        ),
+        columns=columns,
         seeds=SEEDS,
         reference="sfedpo",
     )
@@ -419,7 +427,10 @@ def studies() -> list[Study]:
 
 
 def _scenarios(data: Sequence[str]) -> tuple[Column, ...]:
-    return tuple(Column(f"{name}-{access}") for name in data for access in ACCESS)
+    columns = (Column(f"{name}-{access}") for name in data for access in ACCESS)
+    return tuple(
+        replace(column, is_reduced=column.scenario.startswith(SMALL_CNN)) for column in columns
+    )
 
 
 def _with_best_round(columns: Iterable[Column]) -> tuple[Column, ...]:
@@ -458,6 +469,17 @@ def _published_cells(
         for row, entries in numbers.items()
         for column, entry in zip(columns[: len(entries)], entries, strict=True)
     }
+
+
+def _compare_small_cnn(
+    published: dict[tuple[str, str], Published],
+) -> dict[tuple[str, str], Published]:
+    """Add the numbers of AlexNet to the columns of the small CNN, as the same cells."""
+    found = dict(published)
+    for (row, label), number in published.items():
+        cell = None if number.cell is None else f"{row} on {label}"
+        found[row, label.replace(CIFAR10, SMALL_CNN, 1)] = number._replace(cell=cell)
+    return found
 
 
 def _parse_published(entry: str) -> Published:
