@@ -52,6 +52,16 @@ def test_fedavg_with_full_renewal_is_fedogd_bit_for_bit():
     assert np.array_equal(everything_new.model, fedogd.model)
 
 
+@pytest.mark.parametrize("recipe", ["sfedpo", "fedogd", "drsr"])
+def test_a_longer_run_has_the_same_first_rounds(recipe):
+    short, long = (
+        thalweg.run(recipe, "digits-partial", seed=5, rounds=n, overrides=["evaluate_every=1"])
+        for n in (2, 4)
+    )
+    for row, other in zip(short.metrics, long.metrics[:2], strict=True):
+        assert {**row, "seconds": 0} == {**other, "seconds": 0}
+
+
 def test_a_round_without_clients_counts_and_leaves_the_model_unchanged():
     result = thalweg.run(
         "sfedpo",

@@ -383,6 +383,8 @@ def flash() -> Recipe:
     """Flash: an adaptive server step that becomes larger when the updates change.
 
     Panchal et al., "Flash: Concept drift adaptation in federated learning", 2023.
+
+    Differs from the paper: clients do not stop early; ``stopping=gain-threshold`` adds this part.
     """
     return replace(fedogd(), name="flash", server=Flash())
 
