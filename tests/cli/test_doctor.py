@@ -5,6 +5,7 @@ import json
 import pytest
 
 from native.kernel_cases import KERNEL, needs_kernel
+from thalweg.engine import devices
 from thalweg.native import library
 
 
@@ -68,6 +69,21 @@ def test_the_code_of_a_plan(thalweg, words, training, prediction):
     found = ask(thalweg, recipe, "--on", "digits-partial", *more)
     assert found["training"] == training.format(kernel=KERNEL.name)
     assert found.get("prediction") == (prediction and prediction.format(kernel=KERNEL.name))
+
+
+def test_the_device_of_a_plan(thalweg, monkeypatch):
+    words = ["fedavg", "--on", "digits-partial", "--engine", "torch"]
+    monkeypatch.setattr(devices, "count_devices", lambda kind: 0)
+    assert ask(thalweg, *words)["device"] == "cpu: PyTorch reports no accelerator"
+    assert ask(thalweg, *words, "--device", "cpu")["device"] == "cpu: device=cpu"
+    done = thalweg("doctor", *words, "--device", "mps")
+    assert done.returncode == 2
+    assert "reports no mps device" in " ".join(done.stderr.split())
+    monkeypatch.setattr(devices, "count_devices", lambda kind: int(kind == "mps"))
+    found = ask(thalweg, *words)
+    assert found["gpu"] == "mps"
+    assert found["device"] == "mps: PyTorch computes the net"
+    assert found["training"] == found["prediction"] == "torch: the kernel does not compute on mps"
 
 
 def test_options_of_a_plan_need_a_recipe(thalweg):

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 from thalweg.core.errors import ConfigError
 from thalweg.engine import devices
@@ -21,8 +23,8 @@ from thalweg.nets import Mlp
 CPU = torch.device("cpu")
 
 
-def choose(device, engine="auto", net=None):
-    plan = make_plan("fedavg", "digits-partial", engine=engine, **({"net": net} if net else {}))
+def choose(device, engine="auto", **settings):
+    plan = make_plan("fedavg", "digits-partial", engine=engine, **settings)
     data = plan.scenario.data.load(None, 0)
     return choose_device(device, plan, data, make_net(plan.scenario, data))
 
@@ -100,6 +102,49 @@ def test_a_device_that_is_given_is_used(report):
     assert [choose(name).name for name in ("cpu", "cuda", "cuda:1", "mps")] == [
         *("cpu", "cuda", "cuda:1", "mps")
     ]
+
+
+class WithTable(nn.Sequential):
+    """A module with a tensor that is no buffer."""
+
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+        self.table = torch.ones(64)
+
+    def forward(self, x):
+        return self[1](self[0](x) * self.table)
+
+
+class WithBuffer(WithTable):
+    def __init__(self):
+        super().__init__()
+        del self.table
+        self.register_buffer("table", torch.ones(64))
+
+
+class WithBranch(WithBuffer):
+    """A module that needs values."""
+
+    def forward(self, x):
+        return super().forward(x) if x.abs().sum() >= 0 else super().forward(-x)
+
+
+def weigh_classes(outputs, targets):
+    weight = torch.arange(1.0, 11.0)
+    return cross_entropy(outputs, targets, reduction="none") * weight[targets]
+
+
+def test_a_model_or_a_loss_that_stays_on_the_cpu_is_found(report):
+    report(cuda=1)
+    for settings in ({"model": WithTable}, {"loss": weigh_classes}):
+        name, reason = choose("auto", **settings)
+        assert name == "cpu"
+        assert reason.startswith("the model or the loss uses tensors of the CPU: ")
+        assert choose("cpu", **settings).name == "cpu"
+        with pytest.raises(ConfigError, match=r"mix it with the CPU: .*device=x\.device"):
+            choose("cuda", **settings)
+    for model in (WithBuffer, WithBranch):
+        assert choose("auto", model=model) == ("cuda", "PyTorch computes the net")
 
 
 def test_a_device_that_cannot_be_used_is_an_error(report):

@@ -12,8 +12,11 @@ from importlib.metadata import version
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from thalweg.core.errors import RunError, require
 from thalweg.engine.task import get_loss
+from thalweg.losses import Loss
 from thalweg.native.trainer import find_parts
 from thalweg.nets import Net
 
@@ -67,10 +70,20 @@ def choose_device(name: str, plan: Plan, data: Dataset, net: Net) -> DeviceChoic
             "or another engine.",
         )
         return DeviceChoice("cpu", "engine=reference computes on the CPU")
+    loss = get_loss(plan.scenario, data)
+    if name == "cpu":
+        return DeviceChoice(name, "device=cpu")
     if name != "auto":
         check_usable(name)
+        mixture = find_mixture(net, loss, data)
+        require(
+            mixture is None,
+            f"device={name} (--device): expected a model and a loss that compute on the device of "
+            f"their inputs, but they mix it with the CPU: {mixture} Create tensors with "
+            "device=x.device, register tensors of a module as buffers, or use device=cpu.",
+        )
         return DeviceChoice(name, f"device={name}")
-    parts = find_parts(net, data, get_loss(plan.scenario, data))
+    parts = find_parts(net, data, loss)
     work = sum(
         layer.multiply_adds(shape) for layer, shape in zip(net.layers, net.shapes, strict=False)
     )
@@ -84,7 +97,30 @@ def choose_device(name: str, plan: Plan, data: Dataset, net: Net) -> DeviceChoic
     found = find_accelerator()
     if found is None:
         return DeviceChoice("cpu", "PyTorch reports no accelerator")
+    if (mixture := find_mixture(net, loss, data)) is not None:
+        return DeviceChoice("cpu", f"the model or the loss uses tensors of the CPU: {mixture}")
     return DeviceChoice(found, reason)
+
+
+def find_mixture(net: Net, loss: Loss, data: Dataset) -> str | None:
+    """Return how a model or a loss mixes another device with the CPU; None: no mixture is known.
+
+    They are called with tensors of the device "meta", which have no values, so that a function
+    that needs values is not examined further.
+    """
+    import torch
+
+    from thalweg.engine.gather import Gather
+
+    x, targets = Gather(data).get_single("train", np.arange(min(2, data.num_samples("train"))))
+    params = torch.empty(net.num_params, device="meta")
+    try:
+        with torch.no_grad():
+            losses = loss(net.apply(params, x.to("meta")), targets.to("meta"))
+    except (RuntimeError, TypeError) as error:
+        text = str(error).partition("\n")[0]
+        return text if re.search("expected device|to numpy", text) else None
+    return None if losses.is_meta else "the losses are on the CPU."
 
 
 def choose_actor_device(name: str, num_gpus: float) -> DeviceChoice:
