@@ -503,6 +503,28 @@ def test_the_device_is_recorded_and_another_one_is_reported(cuda, tmp_path):
         thalweg.run("fedavg", "digits-partial", device="cpu", resume=True, **settings)
 
 
+def test_the_mean_of_a_round_is_computed_on_the_device(cuda, monkeypatch):
+    combine_on_device, sizes = DeviceDeltas.combine, []
+
+    def count(deltas, weights):
+        sizes.append(len(deltas))
+        return combine_on_device(deltas, weights)
+
+    monkeypatch.setattr(DeviceDeltas, "combine", count)
+    thalweg.run("fedavg", "digits-partial", device="cuda", **SMALL)
+    assert len(sizes) == 3
+    thalweg.run("fedavg", "digits-partial", device="cuda", robust="norm-clip", **SMALL)
+    assert len(sizes) == 3, "single updates are needed"
+
+
+def test_runs_of_a_comparison_use_the_device(cuda, tmp_path):
+    thalweg.compare(
+        ["fedavg"], "digits-partial", device="cuda", seeds=1, workers=1, out=tmp_path, **SMALL
+    )
+    (recorded,) = tmp_path.rglob("environment.json")
+    assert json.loads(recorded.read_text())["packages"]["device"] == "cuda"
+
+
 def test_a_device_that_is_missing_is_an_error_before_the_run(monkeypatch, tmp_path):
     monkeypatch.setattr(devices, "count_devices", lambda kind: 0)
     for name, words in (("cuda", "reports no cuda device"), ("gpu", "expected auto, cpu, cuda")):
