@@ -138,10 +138,13 @@ def test_the_oracle_bank_runs_in_simulations_only() -> None:
         run_one_round(mine, RemoteClients())
 
 
-def test_feddaa_has_no_ground_truth() -> None:
-    assert not getattr(FedDaa(), "is_oracle", False)
-    state = FedDaa().init(3, 2)
-    assert not {"concepts", "scores"} & set(state._fields)
+def test_feddaa_uses_no_ground_truth() -> None:
+    bank, roster = FedDaa(), replace(some_roster([0, 1, 2], 3, rnd=0), cohort=np.arange(3))
+    assert not bank.is_oracle
+    with_truth = OracleRoster(**vars(roster), concepts=np.array(CONCEPTS))
+    state = bank.assign(bank.init(3, 2), with_truth, {}, 1).state
+    assert state.concepts.tolist() == [-1] * 3
+    assert "scores" not in state._fields
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,9 @@ def test_an_objective_is_told_of_state_changes_only_if_it_declares_it(
 
 def test_a_recipe_lists_the_ground_truth_that_it_uses() -> None:
     assert Recipe("mine", Fifo()).ground_truth == ()
-    assert Recipe("mine", Fifo(), bank=Oracle()).ground_truth == ("bank: true concepts",)
+    for bank in (Oracle(), FedDaa(drift_flags="oracle")):
+        assert Recipe("mine", Fifo(), bank=bank).ground_truth == ("bank: true concepts",)
+    assert Recipe("mine", Fifo(), bank=FedDaa()).ground_truth == ()
     for forecast in (Exact(), Noisy(), Bayesian()):
         assert Recipe("mine", Dds(), forecast=forecast).ground_truth == ("forecast: true states",)
     assert Recipe("mine", Dds(), forecast=Growing()).ground_truth == ()
