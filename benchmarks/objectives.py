@@ -61,12 +61,6 @@ PlainLoss = Callable[[Any, nn.Module, Tensor, Tensor, Parts, Mapping[str, nn.Mod
 # --- losses of the plain loop ---
 
 
-def plain_cross_entropy(
-    _: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
-) -> Tensor:
-    return functional.cross_entropy(client(x), y)
-
-
 def plain_proximal(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
@@ -161,7 +155,6 @@ def plain_continuous(
 PLAIN: dict[str, PlainLoss] = {
     "continuous": plain_continuous,
     "moon": plain_moon,
-    "cross_entropy": plain_cross_entropy,
     "curvature": plain_curvature,
     "elastic": plain_elastic,
     "not-true": plain_not_true,

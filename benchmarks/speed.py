@@ -108,6 +108,7 @@ WORKLOADS = [
     ),
     Workload("V", "B as a user's module", 20, 64, (1, 28, 28), 10, make_user_spec(mlp), mlp, 1.0),
 ]
+OBJECTIVE_TARGET = 2.5
 AGGREGATION_TARGET = 3.5
 PREDICTION_TARGET = 3.0  # 0.17 CPU s for 0.5
 
@@ -332,12 +333,14 @@ def report_objectives(works: Sequence[Workload], repeats: int) -> Iterator[bool]
 
     for work in works:
         for name in OBJECTIVES:
+            if name == "loss":  # A and B without this option
+                continue
             if name not in objectives.PLAIN:
                 print(f"{work.name}  {name}: has no plain loss in benchmarks/objectives.py")
                 yield True
                 continue
             what = f"{work.name}  {work.what}, {name}"
-            yield report(what, *objectives.time_objective(work, name, repeats), work.target)
+            yield report(what, *objectives.time_objective(work, name, repeats), OBJECTIVE_TARGET)
 
 
 def report(what: str, plain: float, ours: float, error: float, target: float) -> bool:
