@@ -168,11 +168,11 @@ static void load(const Layer *layers, const Workspace *space, const Samples *dat
                  const int32_t *rows, int batch, int trains) {
     const Buffers *first = space->layer;
     int padding = layers[0].kind == CONV_POOL ? layers[0].padding : 0;
+    if (trains && layers[0].kind == DENSE) /* first, as it reads long pieces of memory */
+        gather_rows(data, rows, batch, first->rows, first->row_stride);
     for (int block = 0; block * LANES < batch; block++)
         gather_block(data, rows + block * LANES, min_int(LANES, batch - block * LANES), padding,
                      first->x + block * first->block);
-    if (trains && layers[0].kind == DENSE)
-        gather_rows(data, rows, batch, first->rows, first->row_stride);
 }
 
 /* Copy numbers [feature][LANES] of all blocks to rows (B, F) without gaps. */
