@@ -19,20 +19,20 @@ typedef struct {
 
 /* n channels of one pooled position.
 
-   Loop order: the four positions one after the other; within a position the input channels and
-   the kernel taps; n x PARTS accumulators stay in registers. The best of the four is kept with
-   its number. A later position must be greater to win, or not a number, as in PyTorch. */
+   Loop order: the four positions, PAIR at a time; within them the input channels and the kernel
+   taps; n x PAIR x PARTS accumulators stay in registers. The best of the four is kept with its
+   number. A later position must be greater to win, or not a number, as in PyTorch. */
 INLINE void conv_forward_tile(const int n, const int k, int inputs, const float *w, const float *b,
                               const float *x, int64_t x_channel, int64_t x_row, float *y,
                               int64_t y_channel, int8_t *place, int64_t place_channel) {
     vec best[TILE][PARTS];
     ivec where[TILE][PARTS];
     int64_t w_output = (int64_t)inputs * k * k;
-    for (int position = 0; position < 4; position++) {
-        const float *corner = x + (position / 2) * x_row + (position % 2) * LANES;
-        vec sum[TILE][PARTS];
-        UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++)
-            sum[t][p] = (vec){0};
+    for (int first = 0; first < 4; first += PAIR) {
+        const float *corner = x + (first / 2) * x_row + (first % 2) * LANES;
+        vec sum[TILE][PAIR][PARTS];
+        UNROLL for (int t = 0; t < n; t++) UNROLL for (int s = 0; s < PAIR; s++)
+            UNROLL for (int p = 0; p < PARTS; p++) sum[t][s][p] = (vec){0};
         for (int i = 0; i < inputs; i++)
             for (int kr = 0; kr < k; kr++) {
                 const float *in = corner + i * x_channel + kr * x_row;
@@ -41,22 +41,23 @@ INLINE void conv_forward_tile(const int n, const int k, int inputs, const float 
                     const vec *v = (const vec *)(in + kc * LANES);
                     UNROLL for (int t = 0; t < n; t++) {
                         float weight = taps[t * w_output + kc];
-                        UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] += weight * v[p];
+                        UNROLL for (int s = 0; s < PAIR; s++) UNROLL for (int p = 0; p < PARTS; p++)
+                            sum[t][s][p] += weight * v[s * PARTS + p];
                     }
                 }
             }
-        if (position == 0) {
-            UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) {
-                best[t][p] = sum[t][p];
-                where[t][p] = (ivec){0};
+        UNROLL for (int t = 0; t < n; t++) UNROLL for (int s = 0; s < PAIR; s++)
+            UNROLL for (int p = 0; p < PARTS; p++) {
+                vec each = sum[t][s][p];
+                if (first + s == 0) {
+                    best[t][p] = each;
+                    where[t][p] = (ivec){0};
+                } else {
+                    ivec wins = (each > best[t][p]) | (each != each);
+                    best[t][p] = (vec)(((ivec)each & wins) | ((ivec)best[t][p] & ~wins));
+                    where[t][p] = ((first + s) & wins) | (where[t][p] & ~wins);
+                }
             }
-        } else {
-            UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) {
-                ivec wins = (sum[t][p] > best[t][p]) | (sum[t][p] != sum[t][p]);
-                best[t][p] = (vec)(((ivec)sum[t][p] & wins) | ((ivec)best[t][p] & ~wins));
-                where[t][p] = (position & wins) | (where[t][p] & ~wins);
-            }
-        }
     }
     UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) {
         vec out = best[t][p] + b[t];
@@ -187,31 +188,51 @@ static void conv_weights(const Layer *layer, const float *grad, const float *x, 
         conv_weights_size(2, 5, layer, grad, x, sums);
 }
 
+typedef struct { /* the taps of a position that do not fall outside the convolution */
+    int row, last_row, column, last_column;
+} Taps;
+
+/* Add the parts of `chains` output channels from o on to n x chains sums. */
+INLINE void conv_backward_add(const int n, const int chains, const int k, const Layer *layer,
+                              const float *w, const float *grad, int64_t channel, int64_t row,
+                              int o, Taps taps, vec sum[TILE][PAIR][PARTS]) {
+    int64_t weights = (int64_t)k * k * layer->inputs;
+    for (int kr = taps.row; kr <= taps.last_row; kr++)
+        for (int kc = taps.column; kc <= taps.last_column; kc++) {
+            const float *from = grad + o * channel - kr * row - kc * LANES;
+            const float *factors = w + o * weights + (int64_t)(kr * k + kc) * layer->inputs;
+            UNROLL for (int h = 0; h < chains; h++) UNROLL for (int t = 0; t < n; t++) {
+                float weight = factors[h * weights + t];
+                const vec *v = (const vec *)(from + h * channel);
+                UNROLL for (int p = 0; p < PARTS; p++) sum[t][h][p] += weight * v[p];
+            }
+        }
+}
+
 /* grad_x[i][y][x] = sum over o, kr, kc of w[o][i][kr][kc] grad[o][y - kr][x - kc], for n channels i.
 
    Loop order: output channels and kernel taps are the inner loops; taps that fall outside the
    convolution are skipped by the bounds of the loops. `w` is arranged [o][kr][kc][i]. */
 INLINE void conv_backward_tile(const int n, const int k, const Layer *layer, const float *w,
                                const float *grad, int rows, int columns, int y, int x,
-                               float *grad_x, int64_t channel) {
-    vec sum[TILE][PARTS];
-    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] = (vec){0};
-    int kr0 = max_int(0, y - rows + 1), kr1 = min_int(k - 1, y);
-    int kc0 = max_int(0, x - columns + 1), kc1 = min_int(k - 1, x);
-    for (int o = 0; o < layer->outputs; o++)
-        for (int kr = kr0; kr <= kr1; kr++) {
-            const float *from = grad + ((int64_t)(o * rows + y - kr) * columns + x) * LANES;
-            const float *taps = w + (int64_t)(o * k + kr) * k * layer->inputs;
-            for (int kc = kc0; kc <= kc1; kc++) {
-                const vec *v = (const vec *)(from - kc * LANES);
-                UNROLL for (int t = 0; t < n; t++) {
-                    float weight = taps[kc * layer->inputs + t];
-                    UNROLL for (int p = 0; p < PARTS; p++) sum[t][p] += weight * v[p];
-                }
-            }
-        }
-    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++)
-        ((vec *)(grad_x + t * channel))[p] = sum[t][p];
+                               float *grad_x, int64_t grad_x_channel) {
+    vec sum[TILE][PAIR][PARTS];
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int h = 0; h < PAIR; h++)
+        UNROLL for (int p = 0; p < PARTS; p++) sum[t][h][p] = (vec){0};
+    Taps taps = {max_int(0, y - rows + 1), min_int(k - 1, y), max_int(0, x - columns + 1),
+                 min_int(k - 1, x)};
+    int64_t row = (int64_t)columns * LANES, channel = rows * row;
+    const float *from = grad + y * row + x * LANES;
+    int o = 0;
+    for (; o + PAIR <= layer->outputs; o += PAIR)
+        conv_backward_add(n, PAIR, k, layer, w, from, channel, row, o, taps, sum);
+    for (; o < layer->outputs; o++)
+        conv_backward_add(n, 1, k, layer, w, from, channel, row, o, taps, sum);
+    UNROLL for (int t = 0; t < n; t++) UNROLL for (int p = 0; p < PARTS; p++) {
+        vec total = sum[t][0][p];
+        UNROLL for (int h = 1; h < PAIR; h++) total += sum[t][h][p];
+        ((vec *)(grad_x + t * grad_x_channel))[p] = total;
+    }
 }
 
 INLINE void conv_backward_size(const int k, const Layer *layer, const float *w, const float *grad,

@@ -15,7 +15,7 @@
 INLINE void dense_forward_tile(const int n, const int group, int inputs, const float *w,
                                const float *b, const float *x, int64_t x_block, float *y,
                                int64_t y_block, int relu) {
-    vec sum[TILE][GROUP][PARTS];
+    vec sum[TILE][PAIR][PARTS];
     FOR_ALL(n, group) sum[t][g][p] = (vec){0} + b[t];
     for (int i = 0; i < inputs; i++) {
         const float *in = x + (int64_t)i * LANES;
@@ -31,7 +31,7 @@ INLINE void dense_forward_tile(const int n, const int group, int inputs, const f
 /* grad_x[i][lane] = sum_o W[o][i] grad_y[o][lane], for n inputs. The same loop, W by column. */
 INLINE void dense_backward_tile(const int n, const int group, int inputs, int outputs,
                                 const float *w, const float *grad_y, float *grad_x) {
-    vec sum[TILE][GROUP][PARTS];
+    vec sum[TILE][PAIR][PARTS];
     int64_t y_block = (int64_t)outputs * LANES, x_block = (int64_t)inputs * LANES;
     FOR_ALL(n, group) sum[t][g][p] = (vec){0};
     for (int o = 0; o < outputs; o++) {
@@ -52,7 +52,7 @@ INLINE void dense_backward_tile(const int n, const int group, int inputs, int ou
 INLINE void dense_weights_tile(const int n, const int group, int batch, int inputs, int outputs,
                                int first_input, int64_t at, const float *grad_y, const float *rows,
                                int64_t row_stride, const Update *up) {
-    vec sum[TILE][GROUP][PARTS];
+    vec sum[TILE][PAIR][PARTS];
     FOR_ALL(n, group) sum[t][g][p] = (vec){0};
     for (int b = 0; b < batch; b++) {
         const float *in = rows + b * row_stride;
@@ -103,8 +103,8 @@ INLINE void dense_weights_tile(const int n, const int group, int batch, int inpu
 #endif
 
 #define FOR_GROUP_SIZES(CALL)           \
-    if (group == GROUP) {               \
-        FOR_TILE_SIZES(CALL, GROUP)     \
+    if (group == PAIR) {               \
+        FOR_TILE_SIZES(CALL, PAIR)     \
     } else {                            \
         FOR_TILE_SIZES(CALL, 1)         \
     }
@@ -119,10 +119,10 @@ static void dense_forward(const Layer *layer, const float *params, const float *
         int n = tile_start(layer->outputs, tile + 1, tiles) - first;
         const float *w = params + layer->weight + (int64_t)first * layer->inputs;
         const float *b = params + layer->bias + first;
-        for (int block = 0; block < blocks; block += GROUP) {
+        for (int block = 0; block < blocks; block += PAIR) {
             const float *in = x + block * x_block;
             float *out = y + block * y_block + (int64_t)first * LANES;
-            int group = min_int(GROUP, blocks - block);
+            int group = min_int(PAIR, blocks - block);
 #define CALL(N, G) \
     dense_forward_tile(N, G, layer->inputs, w, b, in, x_block, out, y_block, layer->relu);
             FOR_GROUP_SIZES(CALL)
@@ -134,9 +134,9 @@ static void dense_forward(const Layer *layer, const float *params, const float *
 static void dense_backward(const Layer *layer, const float *params, const float *grad_y,
                            int blocks, float *grad_x) {
     int tiles = count_tiles(layer->inputs, TILE);
-    for (int block = 0; block < blocks; block += GROUP) {
+    for (int block = 0; block < blocks; block += PAIR) {
         const float *in = grad_y + (int64_t)block * layer->outputs * LANES;
-        int group = min_int(GROUP, blocks - block);
+        int group = min_int(PAIR, blocks - block);
         for (int tile = 0; tile < tiles; tile++) {
             int first = tile_start(layer->inputs, tile, tiles);
             int n = tile_start(layer->inputs, tile + 1, tiles) - first;
@@ -152,8 +152,8 @@ static void dense_backward(const Layer *layer, const float *params, const float 
 static void dense_update(const Layer *layer, const float *grad_y, int batch, const float *rows,
                          int64_t row_stride, const Update *up) {
     int tiles = count_tiles(layer->outputs, TILE);
-    for (int first_input = 0; first_input < layer->inputs; first_input += GROUP * LANES) {
-        int group = min_int(GROUP, count_tiles(layer->inputs - first_input, LANES));
+    for (int first_input = 0; first_input < layer->inputs; first_input += PAIR * LANES) {
+        int group = min_int(PAIR, count_tiles(layer->inputs - first_input, LANES));
         for (int tile = 0; tile < tiles; tile++) {
             int first = tile_start(layer->outputs, tile, tiles);
             int n = tile_start(layer->outputs, tile + 1, tiles) - first;

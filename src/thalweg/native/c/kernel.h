@@ -41,8 +41,9 @@
 #define TILE 3
 #endif
 #define PARTS (LANES / WIDTH)
-/* GROUP: blocks that a tile of a dense layer spans, so that two vectors share a scalar operand. */
-#define GROUP (PARTS == 1 ? 2 : 1)
+/* PAIR: blocks, positions or channels that a tile computes together. It is two where a block is a
+   single vector: then two vectors share each scalar operand, and small tiles hide the latency. */
+#define PAIR (PARTS == 1 ? 2 : 1)
 
 typedef float vec __attribute__((vector_size(4 * WIDTH)));                   /* aligned */
 typedef float uvec __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias)); /* anywhere */
