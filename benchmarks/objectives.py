@@ -243,7 +243,8 @@ def make_memo(objective: Objective, trainer: StackedTrainer, start: Floats32, ro
                 state, _ = objective.finish_round(state, received, work)
             memos.append(objective.memo(state, params))
         memo = {name: np.stack([each[name] for each in memos]) for name in memos[0]}
-    memo |= {name: np.array(values) for name, values in broadcast.items()}
+    # Rows are contiguous in the engine; np.array would keep the order of a broadcast, by column.
+    memo |= {name: np.ascontiguousarray(values) for name, values in broadcast.items()}
     return memo
 
 
