@@ -80,9 +80,18 @@ def test_views_with_the_same_transform_are_stored_once():
     stored = on_device._stored["train"]
     assert stored.x.shape == (3 * 7, 4, 5, 3)
     assert stored.x.dtype == torch.uint8
-    only_labels = DeviceGather(images((View(), swapped)), CPU)._stored["train"]
-    assert only_labels.x.shape == (7, 4, 5, 3)
-    assert only_labels.labels.tolist() == [*LABELS, *(1 - LABELS)]
+
+
+def test_views_of_labels_need_no_further_samples():
+    data = images((View(), View(labels=(1, 0))))
+    on_device, rows = DeviceGather(data, CPU), np.arange(2 * 7).reshape(2, 7)
+    stored = on_device._stored["train"]
+    assert stored.x.shape == (7, 4, 5, 3)
+    assert stored.labels.tolist() == [*LABELS, *(1 - LABELS)]
+    for found, expected in zip(
+        read_all(on_device, rows), read_all(Gather(data), rows), strict=True
+    ):
+        assert all(map(torch.equal, found, expected))
 
 
 def test_samples_are_changed_in_this_process():

@@ -461,7 +461,12 @@ def cuda(monkeypatch):
     monkeypatch.setattr(actor, "open_device", lambda name: CPU)
 
 
-SMALL = {"rounds": 3, "ticks": 2, "evaluate_every": 2, "world": {"num_clients": 6}}
+SMALL = {
+    "rounds": 3,
+    "ticks": 2,
+    "evaluate_every": 2,
+    "world": {"num_clients": 6, "availability": 1.0},
+}
 
 
 @pytest.mark.parametrize(
@@ -484,6 +489,7 @@ def test_runs_on_a_device_agree(cuda, recipe, settings):
         thalweg.run(recipe, "digits-partial", device=device, **{**SMALL, **settings})
         for device in ("cpu", "cuda")
     )
+    assert all(row["cohort"] >= 3 for row in here.metrics)
     np.testing.assert_allclose(there.model, here.model, atol=1e-4)
     assert there.final["accuracy"] == pytest.approx(here.final["accuracy"], abs=0.01)
 

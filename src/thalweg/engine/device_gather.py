@@ -20,7 +20,7 @@ class StoredPart(NamedTuple):
 
     x: Tensor  # (T * n, ...) of the type of the data set
     labels: Tensor  # (V * n,) or (V * n, D)
-    transforms: Tensor | None  # (V,) the transform of each view; None: there is only one
+    transforms: Tensor | None  # (V,) the transform of each view; None: there are no views
     num_samples: int  # n
 
 
@@ -82,7 +82,7 @@ def _store(data: Dataset, part: Part, device: torch.device) -> StoredPart:
     return StoredPart(
         x=torch.from_numpy(x).to(device),
         labels=torch.tensor(data.all_labels(part), device=device),
-        transforms=torch.tensor(transforms, device=device) if len(numbers) > 1 else None,
+        transforms=torch.tensor(transforms, device=device) if transforms else None,
         num_samples=n,
     )
 
