@@ -46,7 +46,7 @@ from thalweg.local import (
 from thalweg.losses import CrossEntropy, MeanSquaredError
 from thalweg.nets import (
     NETS,
-    CharLstm,
+    CharRnn,
     Cnn,
     FastText,
     HamCnn,
@@ -149,7 +149,7 @@ def test_nets_train_as_in_this_process(spec):
     check_same_results(here, there, bank_for(net, 2), task, atol=2e-5)
 
 
-@pytest.mark.parametrize("spec", [CharLstm(units=4), FastText(width=3)], ids=repr)
+@pytest.mark.parametrize("spec", [CharRnn(units=4), FastText(width=3)], ids=repr)
 def test_sequences_train_as_in_this_process(spec):
     data = make_sequences()
     net = spec.build(data.input_shape, 3)
