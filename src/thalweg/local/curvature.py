@@ -80,10 +80,14 @@ class Curvature:
         fit = TaskLoss().loss(model, params, batch, memo)
         if "others_fisher" not in memo:
             return fit
-        penalty = (
-            memo["others_fisher"] * params * params - 2 * memo["others_fisher_params"] * params
-        )
-        return fit + self.strength * penalty.sum(1)
+        import torch
+
+        from thalweg.local.penalty import make_penalty
+
+        fixed, pull = params.detach(), memo["others_fisher_params"]
+        slopes = memo["others_fisher"] * fixed - pull
+        values = self.strength * torch.linalg.vecdot(slopes - pull, fixed)
+        return fit + make_penalty(params, values, slopes, 2 * self.strength)
 
     def upload(self, probe: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
         params = probe.params()

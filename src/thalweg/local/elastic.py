@@ -80,9 +80,15 @@ class Elastic:
         return {"anchor": state.params, "fisher": state.fisher}
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        away = params - memo["anchor"]
+        import torch
+
+        from thalweg.local.penalty import make_penalty
+
         fit = TaskLoss().loss(model, params, batch, memo)
-        return fit + self.strength / 2 * (memo["fisher"] * away * away).sum(1)
+        away = params.detach() - memo["anchor"]
+        slopes = memo["fisher"] * away
+        values = self.strength / 2 * torch.linalg.vecdot(slopes, away)
+        return fit + make_penalty(params, values, slopes, self.strength)
 
 
 def subsample_rows(rows: Ints, count: int) -> Ints:

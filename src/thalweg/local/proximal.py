@@ -42,7 +42,11 @@ class Proximal:
         check_ranges(self, strength="[0, inf)")
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        from thalweg.local.proximal_penalty import proximal_penalty
+        import torch
+
+        from thalweg.local.penalty import make_penalty
 
         fit = TaskLoss().loss(model, params, batch, memo)
-        return fit + proximal_penalty(params, memo["start"], self.strength)
+        away = params.detach() - memo["start"]
+        values = self.strength / 2 * torch.linalg.vecdot(away, away)
+        return fit + make_penalty(params, values, away, self.strength)

@@ -99,8 +99,13 @@ class Scaffold:
         fit = TaskLoss().loss(model, params, batch, memo)
         if self.variant == "as_released":
             return fit
+        import torch
+
+        from thalweg.local.penalty import make_penalty
+
         correction = memo["common"] - memo["own"]
-        return fit + (correction * (params - memo["start"])).sum(1)
+        values = torch.linalg.vecdot(correction, params.detach() - memo["start"])
+        return fit + make_penalty(params, values, correction)
 
     def finish_round(
         self, state: ClientVariate, broadcast: Mapping[str, Floats32], summary: TrainingSummary
