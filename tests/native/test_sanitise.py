@@ -20,7 +20,7 @@ DRIVER = Path(__file__).with_name("sanitise.c")
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-psabi"]
 SANITISERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 TARGETS = {
-    "x86_64": ["-march=x86-64", "-march=x86-64-v3"],
+    "x86_64": ["-march=x86-64", "-march=x86-64-v3", "-march=x86-64-v4"],
     "aarch64": ["-march=armv8-a"],
     "arm64": [],
 }.get(platform.machine(), [])
@@ -38,9 +38,10 @@ def compile_driver(compiler, flags, folder):
 
 
 def has_instructions(flag):
-    if flag != "-march=x86-64-v3":
+    needed = {"-march=x86-64-v3": "avx2", "-march=x86-64-v4": "avx512bw"}.get(flag)
+    if needed is None:
         return True
-    return "avx2" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
+    return needed in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 
 
 @pytest.mark.slow

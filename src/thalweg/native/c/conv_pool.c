@@ -54,7 +54,7 @@ INLINE void conv_forward_tile(const int n, const int k, int inputs, const float 
                     where[t][p] = (ivec){0};
                 } else {
                     ivec wins = (each > best[t][p]) | (each != each);
-                    best[t][p] = (vec)(((ivec)each & wins) | ((ivec)best[t][p] & ~wins));
+                    best[t][p] = choose(wins, each, best[t][p]);
                     where[t][p] = ((first + s) & wins) | (where[t][p] & ~wins);
                 }
             }

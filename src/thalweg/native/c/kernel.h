@@ -138,6 +138,10 @@ INLINE float sum_lanes(vec v) {
     return total;
 }
 
+INLINE vec choose(ivec mask, vec yes, vec no) {
+    return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
+}
+
 /* ReLU. A number that is not a number stays one, as in PyTorch: hence ~(v <= 0), not v > 0. */
 INLINE ivec is_passed(vec v) { return ~(ivec)(v <= 0); }
 INLINE vec max_zero(vec v) { return (vec)((ivec)v & is_passed(v)); }
