@@ -32,6 +32,20 @@ def test_labels_follow_the_sign_of_the_common_concept() -> None:
     assert (predicted == data.y_test).mean() > 0.75
 
 
+def test_labels_with_little_noise_are_those_of_the_concept() -> None:
+    """With noise 0, a linear rule is right on (almost) all samples; Bernoulli labels are not."""
+
+    def fit_and_test(noise: float | None) -> float:
+        source = SyntheticLogistic(num_clients=1, num_samples=20_000, spread=0.0, noise=noise)
+        data = source.load(None, seed=1)
+        slope = np.linalg.lstsq(data.x, data.y - 0.5, rcond=None)[0]
+        return float(((data.x_test @ slope > 0) == data.y_test).mean())
+
+    exact, noisy, bernoulli = fit_and_test(0.0), fit_and_test(0.5), fit_and_test(None)
+    assert exact > 0.97
+    assert bernoulli < noisy < exact
+
+
 def test_large_spread_gives_every_client_its_own_concept() -> None:
     source = SyntheticLogistic(num_clients=2, num_samples=20_000, num_features=20, spread=30.0)
     data = source.load(None, seed=1)

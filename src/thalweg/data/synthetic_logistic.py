@@ -28,6 +28,10 @@ class SyntheticLogistic:
         ε   distance between clients       -> spread
         N   samples of all clients         -> num_samples
 
+    With `noise` the label is 1 if :math:`\langle x, \theta_m \rangle` plus a normal number of this
+    standard deviation is positive: the labels of the code that the authors released for an earlier
+    paper (omarfoq/FedEM, data/synthetic, with 0.1), which are much less random.
+
     Differences from the paper: it does not give ε; 0.1 and the number of test samples are our
     choices. Clients have equal shares of both parts; the first ones have one more sample if
     necessary.
@@ -45,6 +49,8 @@ class SyntheticLogistic:
     """Standard deviation of a client's concept around the common one; 0: all are equal."""
     num_test: int = 2200
     """Test samples of all clients."""
+    noise: float | None = None
+    """Standard deviation of the noise in labels; none: Bernoulli labels."""
 
     def __post_init__(self) -> None:
         check_ranges(self, num_clients="[1, CLIENTS]", num_features="[1, UNITS]")
@@ -54,7 +60,7 @@ class SyntheticLogistic:
                 value >= self.num_clients,
                 f"{name} must be at least num_clients={self.num_clients}, got {value}.",
             )
-        check_ranges(self, num_samples="[1, inf)", num_test="[1, inf)")
+        check_ranges(self, num_samples="[1, inf)", num_test="[1, inf)", noise="[0, inf) or none")
         require(
             0 <= self.spread < np.inf, f"spread must be finite and not negative, got {self.spread}."
         )
@@ -66,8 +72,8 @@ class SyntheticLogistic:
         concepts = rng.normal(common, self.spread, (self.num_clients, self.num_features))  # (N, F)
         group = np.sort(np.arange(self.num_samples) % self.num_clients)
         client_test = np.sort(np.arange(self.num_test) % self.num_clients)
-        x, y = _draw_samples(concepts[group], rng)
-        x_test, y_test = _draw_samples(concepts[client_test], rng)
+        x, y = self._draw_samples(concepts[group], rng)
+        x_test, y_test = self._draw_samples(concepts[client_test], rng)
         return Dataset(
             "synthetic-logistic",
             x,
@@ -79,9 +85,12 @@ class SyntheticLogistic:
             client_test=client_test,
         )
 
-
-def _draw_samples(concept: Floats, rng: np.random.Generator) -> tuple[Floats32, Ints]:
-    """One point and its label for each row of concepts, (n, F)."""
-    x = rng.uniform(-1.0, 1.0, concept.shape).astype(np.float32)  # (n, F)
-    chance = 1 / (1 + np.exp(-np.einsum("nf,nf->n", x, concept)))  # (n,) of label 1
-    return x, (rng.random(len(x)) < chance).astype(np.int64)
+    def _draw_samples(self, concept: Floats, rng: np.random.Generator) -> tuple[Floats32, Ints]:
+        """One point and its label for each row of concepts, (n, F)."""
+        x = rng.uniform(-1.0, 1.0, concept.shape).astype(np.float32)  # (n, F)
+        score = np.einsum("nf,nf->n", x, concept)
+        if self.noise is None:
+            is_one = rng.random(len(x)) < 1 / (1 + np.exp(-score))
+        else:
+            is_one = score + self.noise * rng.normal(size=len(x)) > 0
+        return x, is_one.astype(np.int64)
