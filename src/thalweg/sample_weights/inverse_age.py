@@ -21,8 +21,9 @@ class InverseAge:
         :math:`\kappa`                         -> power
 
     Differs from the paper: there :math:`\tau_j` is the whole time in memory, known beforehand;
-    here it is the time so far. Stored data therefore keep a larger share of the run than under the
-    paper's Uniform strategy, which is ``OldAndNew("uniform")``.
+    here it is the time so far. In T rounds a stored sample counts 1 + 1/2 + ... + 1/T, 5.2 for 100
+    rounds, and one that stays for a single round counts 1: stored data have a much larger share of
+    the run than under the paper's Uniform strategy, which is ``OldAndNew("uniform")``.
 
     >>> import numpy as np
     >>> samples = SampleAges(ages=np.array([1, 2, 4]), labels=np.array([0, 0, 1]))

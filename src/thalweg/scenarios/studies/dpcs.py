@@ -75,6 +75,8 @@ def figure_2() -> Study:
     changes = ("powd",)
     return Study(
         name="dpcs-figure-2",
+        paper="dpcs",
+        table="Figure 2",
         title="DPCS, Figure 2: heterogeneity, imbalance and latency",
         description=(
             "Fashion-MNIST, 20 clients, 6 of them per round, 200 rounds; all samples arrive within "
@@ -156,6 +158,8 @@ def figure_5() -> Study:
     )
     return Study(
         name="dpcs-figure-5",
+        paper="dpcs",
+        table="Figure 5",
         title="DPCS, Figure 5: sensitivity to four settings",
         description=(
             "CIFAR-10, 200 rounds; all samples arrive within them. lr: learning rate. steps: local "

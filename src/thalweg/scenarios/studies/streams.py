@@ -34,7 +34,8 @@ PRINTED = {
     ("streams-shakespeare", "0.5"): "30.9±0.51 44.1±0.27 41.1±0.56 44.1±0.27 44.1±0.27",
 }
 # c2/c1 as printed; the formula does not reproduce them (docs/recipes/stream-ours.md). With those
-# of the natural clients, 0.001 and 0.064, the strategy is that of the row 'historical'.
+# of the natural clients, 0.001 and 0.064, the strategy is that of the row 'historical', except on
+# all roles of Shakespeare at 5 %.
 RATIOS = {"streams-synthetic": "0.092", "streams-cifar10": "0.15", "streams-cifar100": "0.284"}
 SHARE_OF = {  # natural clients: share of the clients; else: share of the samples
     "streams-writers": "world.historical",
