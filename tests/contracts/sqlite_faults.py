@@ -58,6 +58,12 @@ class SqliteDisk:
     def sync_folder(self) -> int:
         return self._count("sync")
 
+    def replace(self, source: Path, target: Path, do: Callable[[], None]) -> int:
+        code = self._count("replace")
+        if not code:
+            do()
+        return code
+
     def _count(
         self, call: str, payload: bytes = b"", do: Callable[[int], int] = lambda size: 0
     ) -> int:
@@ -144,7 +150,7 @@ class PowerLossDisk(SqliteDisk):
         if not code:
             number = self._add()
             self._rename(path, number)
-            if not path.name.endswith(".db"):
+            if path.name.endswith(("-journal", "-wal")):
                 self._new_logs.add(number)
         return code
 
@@ -183,6 +189,13 @@ class PowerLossDisk(SqliteDisk):
         code = super().sync_folder()
         if not code:
             self._make_names_durable(len(self._name_changes))
+        return code
+
+    def replace(self, source: Path, target: Path, do: Callable[[], None]) -> int:
+        code = super().replace(source, target, do)
+        if not code:
+            self._rename(target, self._number(source))
+            self._rename(source, None)
         return code
 
     def lose_power(self, rng: random.Random) -> None:
@@ -240,15 +253,21 @@ class PowerLossDisk(SqliteDisk):
 
 
 class _FolderSystem(System):
-    """Synchronises folders through a `SqliteDisk`."""
+    """Synchronises folders, and renames and removes files, through a `SqliteDisk`."""
 
     def __init__(self, disk: SqliteDisk) -> None:
         super().__init__()
         self._disk = disk
 
     def sync(self, file: int) -> None:
-        if self._disk.sync_folder():
-            raise OSError(5, os.strerror(5))
+        _check(self._disk.sync_folder())
+
+    def replace(self, source: Path, target: Path) -> None:
+        _check(self._disk.replace(source, target, lambda: os.replace(source, target)))
+
+    def unlink(self, path: Path) -> None:
+        if path.exists():
+            _check(self._disk.delete(path, False, lambda: path.unlink() or 0))
 
 
 @contextmanager
@@ -267,26 +286,29 @@ def using(disk: SqliteDisk) -> Iterator[None]:
 def _patch_os(disk: SqliteDisk, patch: pytest.MonkeyPatch) -> None:
     write, allocate = os.pwrite, os.posix_fallocate
 
-    def check(code: int) -> None:
-        if code:
-            number = errno.ENOSPC if code == FULL else errno.EIO
-            raise OSError(number, os.strerror(number))
-
     def find(file: int) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{file}"))
 
     def pwrite(file: int, payload: bytes, offset: int) -> int:
-        check(
+        _check(
             disk.write(find(file), payload, offset, lambda n: 0 * write(file, payload[:n], offset))
         )
         return len(payload)
 
     def posix_fallocate(file: int, offset: int, size: int) -> None:
-        check(disk.write(find(file), bytes(size), offset, lambda n: allocate(file, offset, n) or 0))
+        _check(
+            disk.write(find(file), bytes(size), offset, lambda n: allocate(file, offset, n) or 0)
+        )
 
     patch.setattr(os, "pwrite", pwrite)
     patch.setattr(os, "posix_fallocate", posix_fallocate)
-    patch.setattr(os, "fsync", lambda file: check(disk.sync(find(file))))
+    patch.setattr(os, "fsync", lambda file: _check(disk.sync(find(file))))
+
+
+def _check(code: int) -> None:
+    if code:
+        number = errno.ENOSPC if code == FULL else errno.EIO
+        raise OSError(number, os.strerror(number))
 
 
 # --- the structures of sqlite3.h ---

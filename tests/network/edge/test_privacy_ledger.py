@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 import threading
 from collections.abc import Iterator
@@ -112,7 +113,9 @@ def test_processes_share_one_account(tmp_path: Path) -> None:
     assert PrivacyLedger(file, "a", five, DELTA).read_cost().mu_squared == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"x" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database" * 100, b"SQLite format 3\0" + b"x" * 5000]
+)
 def test_damaged_account_is_reported_and_never_reset(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "privacy.db"
     file.write_bytes(content)
@@ -121,13 +124,57 @@ def test_damaged_account_is_reported_and_never_reset(content: bytes, tmp_path: P
     assert file.read_bytes() == content
 
 
-def test_impossible_charges_are_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE charges SET count = 1",
+        "UPDATE charges SET size = size / 2",
+        "DELETE FROM charges",
+        "DELETE FROM account",
+    ],
+)
+def test_changed_charges_are_damage(statement: str, tmp_path: Path) -> None:
     ledger = PrivacyLedger(tmp_path / "privacy.db", "a", 1.0, DELTA)
     ledger.charge(COST)
+    ledger.charge(COST)
     with ledger._open() as db:
-        db.execute("UPDATE charges SET count = -5")
-    with pytest.raises(RunError, match="impossible charge"):
+        db.execute(statement)
+    for method in (ledger.charge, ledger.check):
+        with pytest.raises(RunError, match="its checksum does not match its charges"):
+            method(COST)
+
+
+def test_no_flipped_bit_or_missing_end_lowers_the_account(tmp_path: Path) -> None:
+    """Bits of all bytes with content, and of some others; all damage is reported or harmless."""
+    file, rng = tmp_path / "privacy.db", random.Random(0)
+    ledger = PrivacyLedger(file, "a", 10.0, DELTA)
+    ledger.charge(COST)
+    ledger.charge(PrivacyCost(laplace={0.5: 1}))
+    intact, spent = file.read_bytes(), ledger.read_epsilon()
+    damaged = list[bytes]()
+    for at in (at for at, byte in enumerate(intact) if byte or at % 101 == 0):
+        flipped = bytearray(intact)
+        flipped[at] ^= 1 << rng.randrange(8)
+        damaged.append(bytes(flipped))
+    damaged += [intact[:size] for size in range(0, len(intact), 499)]
+    damaged += [intact[:-1], intact + b"\0"]
+    reports = list[str]()
+    for content in damaged:
+        file.write_bytes(content)
+        try:
+            assert PrivacyLedger(file, "a", 10.0, DELTA).read_epsilon() == spent
+        except RunError as error:
+            reports.append(str(error))
+    assert len(damaged) > len(reports) > 400, "some bits, such as those of free space, are harmless"
+    assert all(report.isprintable() for report in reports)
+
+
+def test_removed_account_is_not_created_again_by_a_running_device(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(tmp_path / "privacy.db", "a", 1.0, DELTA)
+    ledger.file.unlink()
+    with pytest.raises(RunError, match="cannot be used"):
         ledger.charge(COST)
+    assert not ledger.file.exists()
 
 
 def test_names_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,14 @@
 
 It is a file of its own, because a state folder belongs to one run. All state folders of a user with
 the same data share one account. A charge is on disk before the response is computed: a crash in
-between charges for a response that was never sent.
+between charges for a response that was never sent. A digest over all rows detects damage: a smaller
+sum would allow more than the budget.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-import math
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thalweg.core.errors import RunError
-from thalweg.core.files import sync_folder
+from thalweg.core.files import UNFINISHED, sync_folder, system
 from thalweg.federation import SurveyRequest, TrainRequest
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import Request
@@ -26,7 +27,8 @@ from thalweg.recipes.disclosure import compute_response_cost, compute_survey_cos
 from thalweg.theory import PrivacyCost
 
 APPLICATION_ID = 0x7468_6C70  # "thlp" as SQLite's application_id
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+Row = tuple[str, str, float, int]  # of charges
 WAIT_S = 30.0  # for another process that uses the account
 SCHEMA = """
 CREATE TABLE charges (
@@ -36,6 +38,10 @@ CREATE TABLE charges (
     count INTEGER NOT NULL,   -- number of such releases
     PRIMARY KEY (data, mechanism, size)
 ) WITHOUT ROWID;
+CREATE TABLE account (
+    only INTEGER PRIMARY KEY CHECK (only = 0),
+    digest TEXT NOT NULL      -- of all rows of charges
+);
 """
 
 
@@ -47,14 +53,17 @@ class PrivacyLedger:
         self._data = hashlib.sha256(data.encode()).hexdigest()  # a source may contain a password
         with self._translate_errors():
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-            with self._open() as db:
-                self._prepare(db)
+            with _lock(file.parent):
+                if not file.exists():
+                    _create(file)
             sync_folder(file.parent)
+            with self._open() as db, _transaction(db):
+                _check_structure(db)
+                self._read(db)
 
     def read_cost(self) -> PrivacyCost:
         """Return what has been disclosed so far."""
-        with self._translate_errors(), self._open() as db:
+        with self._translate_errors(), self._open() as db, _transaction(db):
             return self._read(db)
 
     def read_epsilon(self) -> float:
@@ -66,20 +75,15 @@ class PrivacyLedger:
         releases = [("laplace", size, count) for size, count in cost.laplace.items()]
         if cost.mu_squared > 0:
             releases.append(("gaussian", cost.mu_squared, 1))
-        with self._translate_errors(), self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                self._check(self._read(db) + cost)
-                for mechanism, size, count in releases:
-                    db.execute(
-                        "INSERT INTO charges VALUES (?, ?, ?, ?) ON CONFLICT (data, mechanism, "
-                        "size) DO UPDATE SET count = count + excluded.count",
-                        (self._data, mechanism, size, count),
-                    )
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+        with self._translate_errors(), self._open() as db, _transaction(db, "IMMEDIATE"):
+            self._check(self._read(db) + cost)
+            for mechanism, size, count in releases:
+                db.execute(
+                    "INSERT INTO charges VALUES (?, ?, ?, ?) ON CONFLICT (data, mechanism, "
+                    "size) DO UPDATE SET count = count + excluded.count",
+                    (self._data, mechanism, size, count),
+                )
+            db.execute("UPDATE account SET digest = ?", (_digest(_read_rows(db)),))
 
     def check(self, cost: PrivacyCost) -> None:
         """Reject a release for which the budget does not suffice; nothing is charged."""
@@ -96,50 +100,39 @@ class PrivacyLedger:
             )
 
     def _read(self, db: sqlite3.Connection) -> PrivacyCost:
+        """Sum the charges in a transaction; any damage of the file is an error."""
+        ((num_pages,),) = db.execute("PRAGMA page_count").fetchall()
+        ((page_size,),) = db.execute("PRAGMA page_size").fetchall()
+        if self.file.stat().st_size != num_pages * page_size:
+            raise sqlite3.DatabaseError("its size is wrong")
+        rows = _read_rows(db)
+        if db.execute("SELECT digest FROM account").fetchall() != [(_digest(rows),)]:
+            raise sqlite3.DatabaseError("its checksum does not match its charges")
         total = PrivacyCost()
-        rows = db.execute(
-            "SELECT mechanism, size, count FROM charges WHERE data = ?", (self._data,)
-        )
-        for mechanism, size, count in rows.fetchall():
-            if not (isinstance(size, float) and 0 < size < math.inf and count > 0):
-                raise sqlite3.DatabaseError("it has an impossible charge")
+        for data, mechanism, size, count in rows:
+            if data != self._data:
+                continue
             if mechanism == "gaussian":
                 total += PrivacyCost(size).times(count)
             else:
                 total += PrivacyCost(laplace={size: count})
         return total
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")  # another process may create the tables at the same time
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        (owner,) = db.execute("PRAGMA application_id").fetchone()
-        if version == 0 and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            db.execute(SCHEMA)
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        elif (owner, version) != (APPLICATION_ID, FORMAT_VERSION):
-            raise sqlite3.DatabaseError("it is another file, or of another version")
-        (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(str(verdict).splitlines()[-1])
-        db.execute("COMMIT")
-
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
-        try:
+        with _connect(self.file) as db:
             db.execute("PRAGMA synchronous = EXTRA")
             yield db
-        finally:
-            db.close()
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+            # Messages of SQLite can contain parts of a damaged file.
+            reason = "".join(each if each.isprintable() else "?" for each in str(error))
             raise RunError(
-                f"the privacy account {self.file} cannot be used: {error}. Without it this device "
+                f"the privacy account {self.file} cannot be used: {reason}. Without it this device "
                 "sends nothing. Put back a copy of it, or choose another file (--privacy-account)."
             ) from error
 
@@ -157,6 +150,76 @@ class PrivacyGuard:
             self.ledger.charge(compute_response_cost(self.recipe))
         elif isinstance(request, SurveyRequest):
             self.ledger.charge(compute_survey_cost(self.recipe, request.stage))
+
+
+@contextmanager
+def _connect(file: Path) -> Iterator[sqlite3.Connection]:
+    """Open a file that exists: a removed account is not created again."""
+    uri = f"{file.absolute().as_uri()}?mode=rw"
+    db = sqlite3.connect(uri, uri=True, timeout=WAIT_S, isolation_level=None)
+    try:
+        yield db
+    finally:
+        db.close()
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection, kind: str = "DEFERRED") -> Iterator[None]:
+    db.execute(f"BEGIN {kind}")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Wait until no other process creates an account in the folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _create(file: Path) -> None:
+    """Create an account under a temporary name, so that an empty or cut file is always damage."""
+    unfinished = file.with_name(file.name + UNFINISHED)
+    system.unlink(unfinished)  # of an interrupted creation
+    os.close(system.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    with _connect(unfinished) as db:
+        db.execute("PRAGMA journal_mode = MEMORY")  # no other file
+        db.execute("PRAGMA synchronous = EXTRA")
+        with _transaction(db, "IMMEDIATE"):
+            for statement in SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute("INSERT INTO account VALUES (0, ?)", (_digest([]),))
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    system.replace(unfinished, file)
+
+
+def _check_structure(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (owner,) = db.execute("PRAGMA application_id").fetchone()
+    if (owner, version) != (APPLICATION_ID, FORMAT_VERSION):
+        raise sqlite3.DatabaseError("it is another file, or of another version")
+    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(str(verdict).splitlines()[-1])
+
+
+def _read_rows(db: sqlite3.Connection) -> list[Row]:
+    return db.execute("SELECT data, mechanism, size, count FROM charges").fetchall()
+
+
+def _digest(rows: list[Row]) -> str:
+    """Return a checksum of all charges; numbers are written exactly."""
+    text = "\n".join([f"thalweg privacy account {FORMAT_VERSION}", *sorted(map(repr, rows))])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def name_data(data: str) -> str:
