@@ -4,7 +4,7 @@ This rule has a state, a vector as long as the model. Checkpoints contain it wit
 `deltas` has one row per client and `weights` one number per client. (How the weights are computed
 is a stage of its own: `--set weights=...`, one method, `weigh`.) Takes a few seconds and prints
 
-    Step(lr=1.0, radius=None): accuracy 0.94
+    Step(lr=1.0, radius=None, decay=None): accuracy 0.94
     Momentum(decay=0.5): accuracy 0.96
 
 The second run from the command line:

@@ -99,7 +99,7 @@ def test_printed_command_continues_an_interrupted_study(thalweg, tmp_path):
         text=True,
     )
     try:
-        while not list(tmp_path.glob("o/*/*/seed-4/checkpoint/server-*.safetensors")):
+        while not list(tmp_path.glob("o/*/*/seed-4/metrics.jsonl")):
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)

@@ -33,7 +33,7 @@ from thalweg.federation import (
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
 # Recipes for stored data need a world that has some.
-STORED = ["world.samples=110", "ticks=2", "evaluate_every=1"]
+STORED = ["world.samples=110", "world.historical=0.7", "ticks=2", "evaluate_every=1"]
 MANY = ["world.availability=0.6"]  # several clients in most rounds
 
 

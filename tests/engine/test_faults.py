@@ -46,7 +46,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use array files for small arrays, and a snapshot of all clients in round 3."""
     monkeypatch.setattr(blobs, "MIN_BLOB_BYTES", 64)
     monkeypatch.setattr(run_folder, "SNAPSHOT_EVERY", 3)
-    monkeypatch.setattr(run_folder, "environment", lambda: {"packages": {}})
+    monkeypatch.setattr(run_folder, "environment", lambda device: {"packages": {}})
     monkeypatch.setattr(run_folder, "parse_plan", lambda text, where: {})  # both are slow
     monkeypatch.setattr(run_folder, "any_plan_from_dict", lambda plain: PLAN)
 

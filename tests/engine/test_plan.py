@@ -139,13 +139,18 @@ def test_a_policy_file_that_is_missing_or_lacks_the_class_is_rejected(tmp_path):
             make_plan("fedavg", "digits-full", overrides=[f"memory={kind}"])
 
 
-def choices_of(part, name=""):
-    """All that can be typed for the stages of a part, and for choices inside what was chosen."""
+def choices_of(part, name="", outer=()):
+    """All that can be typed for the stages of a part, and for choices inside what was chosen.
+
+    A policy inside itself, such as a warm-up after a warm-up, is left out.
+    """
     for field in fields(part):
         for kind, policy in field.metadata.get("table", {}).items():
+            if policy in outer:
+                continue
             here = f"{name}{field.name}"
             yield [f"{here}={kind}"], policy
-            for inner, chosen in choices_of(policy, f"{here}."):
+            for inner, chosen in choices_of(policy, f"{here}.", (*outer, policy)):
                 yield [f"{here}={kind}", *inner], chosen
 
 

@@ -226,7 +226,7 @@ SHAKY = [
     [
         ("sfedpo", "staleness=polynomial", {"late", "mean_staleness"}),
         ("fedcurv", "staleness=hinge", {"late"}),
-        ("ode+dpcs", "staleness=constant", {"late"}),
+        ("ode+dpcs", "staleness=constant faults.late=0.7", {"late"}),
         ("fedavg", "staleness=reject", {"rejected"}),
         ("feddrift", "staleness=constant bank.drift_threshold=0.0", {"models", "rejected"}),
         ("powd", "staleness=polynomial staleness.max_staleness=1 faults.delay=3.0", {"rejected"}),

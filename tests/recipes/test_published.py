@@ -11,6 +11,7 @@ import pytest
 from thalweg import recipes
 from thalweg.aggregation import ByWeight, Equal, FedAcg, ShiftAware, Step
 from thalweg.bank import FedDrift, FedRc
+from thalweg.core.decay import PolynomialDecay
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.forecast import Auto
 from thalweg.local import Continuous, Moon, Proximal, Scaffold
@@ -113,7 +114,9 @@ def test_variants_of_fedavg_change_the_objective_or_the_server_rule_only() -> No
     plain = fedavg()
     assert scaffold() == replace(plain, name="scaffold", objective=Scaffold("true"))
     released = scaffold_released(server_lr=0.01)
-    assert (released.objective, released.server) == (Scaffold("as_released"), Step(lr=0.01))
+    decay = PolynomialDecay(power=0.9, floor=0.9)
+    expected = (Scaffold("as_released"), Step(lr=0.01, decay=decay))
+    assert (released.objective, released.server) == expected
     assert (fedacg().objective, fedacg().server) == (Proximal(0.01), FedAcg(0.85))
     changed = fedacg(momentum=0.5, strength=0.1)
     assert (changed.objective, changed.server) == (Proximal(0.1), FedAcg(0.5))
