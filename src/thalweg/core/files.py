@@ -113,6 +113,11 @@ def remove_file(path: Path) -> None:
     system.unlink(path)
 
 
+def rename_file(source: Path, target: Path) -> None:
+    """Rename a file; one with the new name is replaced."""
+    system.replace(source, target)
+
+
 def move_folder_aside(path: Path) -> None:
     """Rename a folder that has the name of a file, so that the file can be written."""
     if path.is_dir() and not path.is_symlink():

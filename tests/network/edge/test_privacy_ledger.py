@@ -177,17 +177,43 @@ def test_removed_account_is_not_created_again_by_a_running_device(tmp_path: Path
     assert not ledger.file.exists()
 
 
-def test_names_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_all_texts_for_a_file_are_one_name(
+    exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("sales.csv").touch()
-    whole = f"{tmp_path.resolve() / 'sales.csv'}?label=price"
-    for name in (
-        "sales.csv?label=price",
-        "replay:sales.csv?label=price",
-        f"./{'sales.csv'}?label=price",
-    ):
-        assert name_data(name) == whole
-    assert name_data("replay") == "replay"
+    if exists:
+        Path("sales.csv").touch()
+    whole = str(tmp_path.resolve() / "sales.csv")
+    texts = ["sales.csv", "./sales.csv", "sales.csv?", "sales.csv?columns=a", "x/../sales.csv?y=b"]
+    for text in [*texts, *(f"replay:{each}" for each in texts), whole]:
+        assert name_data(text) == whole
+    assert name_data("images/") == name_data("images") == str(tmp_path.resolve() / "images")
+    assert name_data("read.py:sales") == f"{tmp_path.resolve() / 'read.py'}:sales"
+    assert name_data("12:30.csv") == str(tmp_path.resolve() / "12:30.csv")
+
+
+def test_replayed_file_of_the_data_folder_has_the_name_of_its_path(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").touch()
+    name = name_data("replay:sales.csv", tmp_path)
+    assert name == name_data(f"{tmp_path}/sales.csv") == str(tmp_path.resolve() / "sales.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("replay", "replay"),
+        ("replay:digits?client=3", "digits"),
+        ("replay:digits-partial", "digits-partial"),
+        ("river:Elec2?wait=no", "river:Elec2"),
+        ("replay:river:Elec2", "river:Elec2"),
+        ("mqtt://localhost/x/y", "mqtt://localhost/x/y"),
+        ("mqtts://me@LOCALHOST:8883/x/y?qos=0", "mqtt://localhost/x/y"),
+        ("package.sensors:read?y=b", "package.sensors:read"),
+    ],
+)
+def test_names_of_other_sources(text: str, name: str) -> None:
+    assert name_data(text) == name
 
 
 # --- the account of a daemon ---

@@ -155,7 +155,7 @@ def make_charge(recipe: Recipe, options: DeviceOptions, store: Store) -> Callabl
         return lambda request: None
     ledger = PrivacyLedger(
         options.account or default_account(),
-        name_data(options.data),
+        name_data(options.data, options.data_dir),
         limits.max_epsilon,
         limits.delta,
     )

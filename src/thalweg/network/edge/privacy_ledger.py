@@ -18,12 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thalweg.core.errors import RunError
-from thalweg.core.files import UNFINISHED, sync_folder, system
+from thalweg.core.files import FILE_MODE, UNFINISHED, remove_file, rename_file, sync_folder
+from thalweg.data import SOURCES
+from thalweg.data.search import list_candidates
 from thalweg.federation import SurveyRequest, TrainRequest
 from thalweg.network.rejections import Rejected, RejectionCode
+from thalweg.network.sources.broker import ADDRESS
 from thalweg.network.wire import Request
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.disclosure import compute_response_cost, compute_survey_cost
+from thalweg.scenarios import SCENARIOS
 from thalweg.theory import PrivacyCost
 
 APPLICATION_ID = 0x7468_6C70  # "thlp" as SQLite's application_id
@@ -188,8 +192,8 @@ def _lock(folder: Path) -> Iterator[None]:
 def _create(file: Path) -> None:
     """Create an account under a temporary name, so that an empty or cut file is always damage."""
     unfinished = file.with_name(file.name + UNFINISHED)
-    system.unlink(unfinished)  # of an interrupted creation
-    os.close(system.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    remove_file(unfinished)  # of an interrupted creation
+    os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
     with _connect(unfinished) as db:
         db.execute("PRAGMA journal_mode = MEMORY")  # no other file
         db.execute("PRAGMA synchronous = EXTRA")
@@ -199,7 +203,7 @@ def _create(file: Path) -> None:
             db.execute("INSERT INTO account VALUES (0, ?)", (_digest([]),))
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-    system.replace(unfinished, file)
+    rename_file(unfinished, file)
 
 
 def _check_structure(db: sqlite3.Connection) -> None:
@@ -222,15 +226,39 @@ def _digest(rows: list[Row]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def name_data(data: str) -> str:
-    """Return one name for a source of samples: of a file its whole path.
+def name_data(data: str, data_dir: Path | None = None) -> str:
+    """Return one name for a source of samples, whether or not it exists yet.
 
-    >>> name_data("replay"), name_data("mqtt://host/topic")
+    Options after the question mark are omitted: they choose among the same samples. Of files and
+    folders the name is the whole path, of MQTT the host and topic.
+
+    >>> name_data("replay"), name_data("mqtts://me@Host:8883/topic?qos=0")
     ('replay', 'mqtt://host/topic')
+    >>> name_data("/data/a/../b.csv?y=price"), name_data("/own.py:read"), name_data("package:read")
+    ('/data/b.csv', '/own.py:read', 'package:read')
     """
-    source = data.removeprefix("replay:")
-    path, question, rest = source.partition("?")
-    return str(Path(path).resolve()) + question + rest if os.path.exists(path) else source
+    location = data.partition("?")[0]
+    if location.startswith("replay:"):
+        return _name_replayed(location.removeprefix("replay:"), data_dir)
+    if location == "replay" or location.startswith("river:"):
+        return location
+    if broker := ADDRESS.fullmatch(location):
+        return f"mqtt://{broker['host'].lower()}/{broker['topic']}"
+    file, colon, function = location.rpartition(":")
+    is_function = bool(colon) and function.isidentifier()
+    if is_function and file.endswith(".py"):
+        return f"{Path(file).resolve()}:{function}"
+    if is_function and all(part.isidentifier() for part in file.split(".")):
+        return location
+    return str(Path(location).resolve())
+
+
+def _name_replayed(name: str, data_dir: Path | None) -> str:
+    if name in SCENARIOS or name in SOURCES or name.startswith(("hf:", "river:")):
+        return name
+    candidates = list_candidates(name, data_dir)  # its data are read before anything is sent
+    found = next((path for path in candidates if path.exists()), candidates[0])
+    return str(found.resolve())
 
 
 def default_account() -> Path:
