@@ -16,6 +16,7 @@ from thalweg.bank import (
     MixesModels,
     SplitContext,
     SplitsSamples,
+    find_max_jobs,
 )
 from thalweg.core.capabilities import Surveys
 from thalweg.core.types import Floats, Ints, OracleRoster, Roster, SurveyResponses
@@ -74,6 +75,7 @@ def check_bank(bank: Bank) -> None:
         plan = bank.assign(state, roster, responses, num_models)
         assert to_comparable([state, cohort, responses]) == arguments, "arguments do not change"
         _check_plan(plan, cohort, num_models)
+        assert np.bincount(plan.clients).max() <= find_max_jobs(bank), "at most max_jobs per client"
         restored = round_trip(state, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
         again = bank.assign(restored, roster, responses, num_models)
         assert to_comparable(list(again)) == to_comparable(list(plan)), (

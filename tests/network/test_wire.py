@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
 from thalweg.aggregation import ShiftAware
-from thalweg.bank import FedDrift
+from thalweg.bank import FedDrift, FedRc
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch, ThalwegError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Supply
@@ -521,3 +521,18 @@ def test_error_sum_that_is_not_finite_is_a_divergence() -> None:
     payload = to_bytes(infinite, NUMBERS_SCHEMA)
     with pytest.raises(Diverged, match="error_sums is not finite"):
         from_bytes(payload, NUMBERS_SCHEMA, TrainResponse)
+
+
+def test_request_for_more_models_than_a_client_trains_is_rejected() -> None:
+    """The plain recipe has one model per client, FedRC all of its models."""
+    two = replace(
+        TRAIN_REQUEST,
+        models=np.array([0, 1]),
+        lr_scales=np.ones(2),
+        params=np.zeros((2, P), dtype=np.float32),
+        broadcast={},
+    )
+    with pytest.raises(BadMessage, match=r"has 2 models, .* client trains at most 1"):
+        to_bytes(two, PLAIN_SCHEMA)
+    several = MessageSchema(Recipe(name="several", memory=Fifo(), bank=FedRc(num_models=2)), P)
+    assert isinstance(read_request(to_bytes(two, several), several), TrainRequest)

@@ -31,6 +31,18 @@ def flow(
     return StreamRate(client, rows, rounds, rate_factor)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda n: ConstantRate(per_round=n), lambda n: Poisson(rate=n), lambda n: Bursts(size=n)],
+)
+def test_rates_that_would_not_end_are_rejected(make: Callable[[int], ArrivalProcess]) -> None:
+    make(1_000_000)
+    with pytest.raises(ConfigError, match="must be at most 1,000,000, got 1000001"):
+        make(1_000_001)
+    with pytest.raises(ConfigError, match="or none, got 0"):
+        make(0)
+
+
 def test_at_start_process_delivers_all_samples_before_round_0() -> None:
     assert AtStart().initial_count(flow()) == 20
     assert counts(AtStart(), flow(), 3) == [0, 0, 0]

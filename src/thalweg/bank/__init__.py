@@ -14,6 +14,7 @@ from thalweg.bank.base import (
     OneModel,
     SplitContext,
     SplitsSamples,
+    find_max_jobs,
     require_cohort,
 )
 from thalweg.bank.feddaa import FedDaa  # FedRC in time steps, with drift detection
@@ -56,5 +57,6 @@ __all__ = [
     "Oracle",
     "SplitContext",
     "SplitsSamples",
+    "find_max_jobs",
     "require_cohort",
 ]

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints, OracleRoster, Roster, SurveyResponses
 
+MAX_JOBS = 32  # models that one client trains in a round, of banks that do not declare it
+
 
 class BankAssignment(NamedTuple):
     """The models of a round and the training jobs of its cohort.
@@ -46,6 +48,9 @@ class Bank(Protocol):
 
     A bank may have an attribute `num_start_models`: random models are then added before its first
     survey, so that `assign` starts with that many models instead of one.
+
+    A bank may have an attribute `max_jobs`: the largest number of models that one client trains in
+    a round. Devices reject requests for more models; without it, for more than `MAX_JOBS`.
     """
 
     def init(self, num_clients: int, num_classes: int) -> Any:
@@ -164,6 +169,15 @@ def is_step_start(every: int | None, roster: Roster) -> bool:
     return roster.rnd == 0 or bool(np.isin(alarmed, require_cohort(roster)).any())
 
 
+def find_max_jobs(bank: Bank) -> int:
+    """Return the largest number of models that one client trains in a round.
+
+    >>> find_max_jobs(OneModel())
+    1
+    """
+    return int(getattr(bank, "max_jobs", MAX_JOBS))
+
+
 @dataclass(frozen=True)
 class OneModel:
     """One global model that all clients train and use, as in FedAvg.
@@ -174,6 +188,7 @@ class OneModel:
     """
 
     is_single_model = True
+    max_jobs = 1
 
     def init(self, num_clients: int, num_classes: int) -> None:
         return None

@@ -153,6 +153,15 @@ class FedDaa(SoftBank):
         )
 
     @property
+    def max_jobs(self) -> int:
+        """Every client trains all models."""
+        if not self.use_ncd:
+            return self.first_count
+        if self.cluster_count == "given":
+            return max(self.given)
+        return max(self.first_count, self.max_clusters)
+
+    @property
     def is_oracle(self) -> bool:
         """Whether the bank receives the true concepts."""
         return self.drift_flags == "oracle"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class FedDrift:
     >>> group_models(model_distances(L), threshold=0.4)
     [[0, 2]]
     """
+
+    max_jobs: ClassVar[int] = 1
 
     measure: Literal["loss", "accuracy"] = "loss"
     """Cost of a model at a client: the mean loss, or the error rate (accuracy)."""

@@ -63,6 +63,11 @@ class FedRc(SoftBank):
         check_literals(self)
         check_ranges(self, num_models="[1, MODELS]")
 
+    @property
+    def max_jobs(self) -> int:
+        """Every client trains all models."""
+        return self.num_models
+
     def init(self, num_clients: int, num_classes: int) -> FedRcState:
         return FedRcState(np.zeros((num_clients, self.num_models, num_classes), dtype=np.float32))
 

@@ -56,6 +56,7 @@ class Ifca:
     """
 
     has_fixed_models: ClassVar[bool] = True
+    max_jobs: ClassVar[int] = 1
 
     models: int = 2
     """Number of models."""

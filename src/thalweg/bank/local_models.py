@@ -38,6 +38,7 @@ class OnePerClient:
     is_federated: ClassVar[bool] = False
     has_personal_models: ClassVar[bool] = True
     has_fixed_models: ClassVar[bool] = True
+    max_jobs: ClassVar[int] = 1
 
     def init(self, num_clients: int, num_classes: int) -> int:
         return num_clients

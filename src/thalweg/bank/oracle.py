@@ -50,6 +50,7 @@ class Oracle:
 
     is_oracle: ClassVar[bool] = True  # receives the true concepts
     has_fixed_models: ClassVar[bool] = True
+    max_jobs: ClassVar[int] = 1
 
     def init(self, num_clients: int, num_classes: int) -> ConceptHistory:
         return ConceptHistory(

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.aggregation import Reports
-from thalweg.bank import SplitsSamples
+from thalweg.bank import SplitsSamples, find_max_jobs
 from thalweg.core.capabilities import Surveys
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
@@ -267,10 +267,16 @@ def _read_hello(fields: FieldReader, schema: MessageSchema) -> Hello:
 
 def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequest:
     stages = fields.read_group("broadcast", is_known=schema.broadcast_stages.__contains__)
+    models, most = _read_ascending(fields, "models"), find_max_jobs(schema.recipe.bank)
+    if len(models) > most:
+        raise BadMessage(
+            f"{fields.where}: it has {len(models)} models, but with the bank of the recipe a "
+            f"client trains at most {most}."
+        )
     return TrainRequest(
         rnd=fields.read_int("rnd"),
         client=fields.read_int("client"),
-        models=(models := _read_ascending(fields, "models")),
+        models=models,
         lr_scales=fields.read_array("lr_scales", np.float64, models.shape, minimum=0),
         params=fields.read_array("params", np.float32, (len(models), schema.num_params)),
         session=fields.read_int("session"),

@@ -12,6 +12,7 @@ attribute                      if not declared   meaning
 ``accepts_late_updates``       True              staleness: uses updates of earlier rounds
 ``is_single_model``            False             bank: there is always exactly one model
 ``num_start_models``           1                 bank: models before the first survey
+``max_jobs``                   32                bank: models that one client trains in a round
 ``has_fixed_models``           False             bank: model k stays model k during the whole run
 ``has_fixed_models_in_step``   False             bank: the same during a time step
 ``needs_single_model``         with server part  objective, memory, session start: one model only

@@ -107,7 +107,7 @@ class ConstantRate(ArrivalDefaults):
     """Samples per round; None: the client's samples divided by its number of rounds."""
 
     def __post_init__(self) -> None:
-        _check_rate("per_round", self.per_round)
+        check_ranges(self, per_round="(0, ARRIVALS] or none")
 
     def draw_count(self, flow: StreamRate, rnd: int, rng: np.random.Generator) -> int:
         if rnd < 0:
@@ -130,7 +130,7 @@ class Poisson(ArrivalDefaults):
     """Mean number per round; None: the client's samples divided by its number of rounds."""
 
     def __post_init__(self) -> None:
-        _check_rate("rate", self.rate)
+        check_ranges(self, rate="(0, ARRIVALS] or none")
 
     def draw_count(self, flow: StreamRate, rnd: int, rng: np.random.Generator) -> int:
         return 0 if rnd < 0 else int(rng.poisson(_rate(self.rate, flow)))
@@ -166,7 +166,10 @@ class Bursts(ArrivalDefaults):
             f"probability={self.probability}.",
         )
         check_ranges(
-            self, size="[1, inf) or none", every="[1, inf) or none", probability="(0, 1] or none"
+            self,
+            size="[1, ARRIVALS] or none",
+            every="[1, inf) or none",
+            probability="(0, 1] or none",
         )
 
     def draw_count(self, flow: StreamRate, rnd: int, rng: np.random.Generator) -> int:
@@ -241,13 +244,6 @@ def spread_starts(count: int, stay: int, rounds: int, rng: np.random.Generator) 
 def _rate(given: float | None, flow: StreamRate) -> float:
     each = flow.rows / max(flow.rounds, 1.0) if given is None else given
     return each * flow.rate_factor
-
-
-def _check_rate(name: str, value: float | None) -> None:
-    require(
-        value is None or 0 < value < math.inf,
-        f"{name} must be positive and finite, or none, got {value}.",
-    )
 
 
 def _ceil(value: float) -> int:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.core.config import check_literals, check_ranges, choice
+from thalweg.core.config import UPPER_BOUNDS, check_literals, check_ranges, choice
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats
@@ -86,8 +86,8 @@ class Inflow:
             historical="[0, 1]",
             historical_data="[0, 1] or none",
             samples="[1, inf) or none",
-            rate_spread="[0, inf)",
-            capacity_spread="[0, inf)",
+            rate_spread="[0, 10]",
+            capacity_spread="[0, 10]",
             label_change="[0, 1]",
             availability="(0, 1]",
             availability_spread="[0, inf)",
@@ -121,7 +121,7 @@ class Inflow:
             starts[fresh] = spread_starts(
                 int(fresh.sum()), self.arrivals.stay_length, setting.rounds, rng
             )
-        return InflowWorld(
+        world = InflowWorld(
             spec=self,
             setting=setting,
             queues=queues,
@@ -131,6 +131,15 @@ class Inflow:
             rate_factors=rate_factors,
             capacities=np.maximum(np.round(capacities), 1).astype(np.int64),
         )
+        if self.rate_spread > 0:
+            largest = max(world.burst_size(client) for client in range(number))
+            require(
+                largest <= UPPER_BOUNDS["ARRIVALS"],
+                f"with rate_spread={self.rate_spread:g} a client receives {largest:,} samples per "
+                f"round, at most {UPPER_BOUNDS['ARRIVALS']:,} are allowed. Reduce rate_spread or "
+                "arrivals.",
+            )
+        return world
 
 
 def _factors(number: int, spread: float, rng: np.random.Generator) -> Floats:

@@ -85,7 +85,11 @@ class InflowWorld:
     def capacity(self, client: int) -> int:
         if self.spec.capacity_of == "scenario":
             return int(self.capacities[client])
-        return max(1, self._process(client).burst_size(self._flow(client)))
+        return max(1, self.burst_size(client))
+
+    def burst_size(self, client: int) -> int:
+        """Approximate number of samples in a round with arrivals."""
+        return self._process(client).burst_size(self._flow(client))
 
     def supply(self, client: int) -> Supply:
         """Amount of data; at most what the client owns, unless its rows start again.

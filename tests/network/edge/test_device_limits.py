@@ -114,15 +114,49 @@ def test_round_without_end_is_rejected(changes: dict[str, Any]) -> None:
         ("local.steps=10 local.passes=none local.batch_size=1000000", 5 * 10 * 100),  # the memory
         ("local.passes=2 local.batch_size=1", 5 * 2 * 100),
         ("local.passes=0.5 world.arrivals=300", 5 * 300),
+        ("ticks=1 world=inflow world.arrivals=constant world.arrivals.per_round=300", 300),
+        ("ticks=1 world=inflow world.arrivals=poisson world.arrivals.rate=299.5", 300),
+        ("ticks=1 world=inflow world.arrivals=bursts world.arrivals.size=300", 300),
     ],
 )
 def test_samples_of_a_round_are_limited(settings: str, most: int) -> None:
-    """A round has 5 ticks; a memory holds 100 samples."""
+    """A round has 5 ticks or 1; a memory holds 100 samples."""
     plan = make_plan("fedavg", "digits-partial", overrides=settings.split())
-    assert (plan.scenario.ticks, plan.scenario.capacity) == (5, 100)
+    assert (plan.scenario.ticks in (1, 5), plan.scenario.capacity) == (True, 100)
     DeviceLimits(max_samples=most).check_plan(plan)
     with pytest.raises(TooLarge, match=f"up to {most} samples .*--max-samples"):
         DeviceLimits(max_samples=most - 1).check_plan(plan)
+
+
+@pytest.mark.parametrize(
+    "recipe, settings, num_models",
+    [
+        ("fedavg", [], 1),
+        ("ifca", ["bank.models=4"], 1),
+        ("fedrc", ["bank.num_models=4"], 4),
+        ("feddaa", ["bank.max_clusters=4"], 4),
+    ],
+)
+def test_work_is_counted_for_each_model_that_a_client_trains(
+    recipe: str, settings: list[str], num_models: int
+) -> None:
+    """A round has 5 ticks of 10 steps of 20 samples."""
+    local = ["local.steps=10", "local.passes=none", "local.batch_size=20", "local.keep_rounds=none"]
+    plan = make_plan(recipe, "digits-partial", overrides=[*local, *settings])
+    most = num_models * 5 * 10 * 20
+    DeviceLimits(max_samples=most).check_plan(plan)
+    with pytest.raises(TooLarge, match=f"up to {most} samples .*--max-samples"):
+        DeviceLimits(max_samples=most - 1).check_plan(plan)
+
+
+def test_samples_that_arrive_because_a_client_has_them_are_limited(home: Home) -> None:
+    """The rate of this world follows from the number of rounds and of the client's samples."""
+    settings = ["world=inflow", "ticks=1", "rounds=3", "local.passes=0.5", "capacity=10"]
+    plan = make_plan("fedavg", "digits-partial", overrides=settings)
+    world = make_world(plan.scenario, plan.scenario.data.load(None, plan.seed), plan.seed)
+    limits = DeviceLimits(max_samples=int(world.supply(2).total / 3) - 1)
+    limits.check_plan(plan)
+    rejection_of(home.start(limits=limits), invitation(plan=plan_to_toml(plan)), "too-large")
 
 
 def test_owners_memory_and_not_that_of_the_plan_bounds_the_work_of_a_live_run(

@@ -139,7 +139,7 @@ def make_replay_client(
             f"{world.num_clients} clients, counted from 0.",
         )
     capacity = world.capacity(invitation.client)  # a world can vary it between clients
-    options.limits.check_work(plan, capacity)
+    options.limits.check_work(plan, capacity, world.supply(invitation.client))
     options.limits.check_memory(net.num_params, capacity, data.x[:1].nbytes)
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)

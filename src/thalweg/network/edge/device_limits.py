@@ -15,9 +15,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import FrameType
 from typing import Any
 
+from thalweg.bank import find_max_jobs
 from thalweg.core.config import check_ranges, with_overrides
 from thalweg.core.errors import require
 from thalweg.core.registry import TooLarge
+from thalweg.core.types import Supply
 from thalweg.engine.plan import Plan
 from thalweg.nets import Module, NetSpec
 from thalweg.nets.module import count_params
@@ -26,6 +28,7 @@ from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.recipes import Recipe, get_recipe
 from thalweg.recipes.disclosure import compute_least_noise, find_weaker_part, list_exact_parts
 from thalweg.scenarios import Scenario
+from thalweg.streams.arrivals import StreamRate
 
 MODEL_COPIES = 8  # of all parameters during a round: model, update, gradient, optimizer, messages
 MIN_MEMORY = 300_000_000  # of a process with PyTorch
@@ -96,26 +99,31 @@ class DeviceLimits:
             f"{', '.join(self.recipes)} with their own components only (--recipes).",
         )
 
-    def check_work(self, plan: Plan, capacity: int) -> None:
-        """Reject a plan whose rounds have too many steps or samples for this device."""
+    def check_work(self, plan: Plan, capacity: int, supply: Supply | None = None) -> None:
+        """Reject a plan whose rounds have too many steps or samples for this device.
+
+        `supply` is the client's, if its world exists.
+        """
         scenario, local = plan.scenario, plan.local
+        num_models = find_max_jobs(plan.recipe.bank)
         batch_size = min(local.batch_size, capacity)
         batches = (local.passes or 0) * capacity / batch_size
-        steps = scenario.ticks * (local.steps or batches)
+        steps = num_models * scenario.ticks * (local.steps or batches)
         if steps > MAX_STEPS:
             raise TooLarge(
                 f"the plan has up to {steps:.0f} steps of local training per round, at most "
                 f"{MAX_STEPS} are allowed."
             )
-        given = getattr(scenario.world, "arrivals", None)
-        arrivals = given if isinstance(given, int) else capacity
-        work = {"local training": steps * batch_size, "the stream": scenario.ticks * arrivals}
+        arrivals = _count_arrivals(scenario, capacity)
+        if supply is not None:
+            arrivals = max(arrivals, supply.total / max(supply.rounds, 1.0))
+        work = {"local training": steps * batch_size, "the stream": arrivals}
         for what, num_samples in work.items():
             if num_samples > self.max_samples:
                 raise TooLarge(
                     f"the plan has up to {num_samples:.0f} samples of {what} per round, but this "
                     f"client allows {self.max_samples} (--max-samples). Reduce ticks, capacity, "
-                    "local.passes or local.steps."
+                    "arrivals, local.passes, local.steps or the number of models."
                 )
 
     def check_data(self, scenario: Scenario) -> None:
@@ -270,6 +278,17 @@ def check_population(scenario: Scenario) -> None:
             f"allows {MAX_STATES} states in total. Reduce world.num_clients or "
             "world.states_per_cluster."
         )
+
+
+def _count_arrivals(scenario: Scenario, capacity: int) -> float:
+    """Return how many samples arrive per round, as far as the plan states it."""
+    given = getattr(scenario.world, "arrivals", None)
+    if isinstance(given, int):
+        return scenario.ticks * given
+    if given is None:
+        return scenario.ticks * capacity
+    size: float = given.burst_size(StreamRate(client=0, rows=0, rounds=max(scenario.rounds, 1)))
+    return size
 
 
 @contextmanager
