@@ -2,6 +2,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -325,8 +326,47 @@ def test_lost_manifests_are_not_taken_for_a_new_run(tmp_path):
     folder.close()
     for file in (tmp_path / "checkpoint").glob("manifest-*"):
         file.unlink()
-    with pytest.raises(RunError, match=r"no round can be restored.*manifest-\*\.json \(missing\)"):
+    with pytest.raises(RunError, match=r"no round can be restored.*manifest-\*\.json \(missing, "):
         opened(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "metrics.jsonl",
+        "rejections.jsonl",
+        "model.safetensors",
+        "summary.json",
+        "checkpoint/clients-00000003-some.safetensors",
+        "checkpoint/manifest-3.json",
+        "checkpoint/blobs/0123456789abcdef.safetensors",
+    ],
+)
+@pytest.mark.parametrize("has_plan", [True, False])
+def test_files_of_rounds_without_a_manifest_are_never_overwritten(tmp_path, left, has_plan):
+    folder = opened(tmp_path)
+    commit(folder, 1, rejections=[Rejection(5, "late")])
+    folder.close()
+    shutil.rmtree(tmp_path / "checkpoint")
+    for name in ("metrics.jsonl", "rejections.jsonl"):
+        (tmp_path / name).unlink()
+    if not has_plan:
+        (tmp_path / "plan.toml").unlink()
+    file = tmp_path / left
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"content")
+    with pytest.raises(RunError, match=rf"no round can be restored.*there is {left}"):
+        opened(tmp_path, resume=True)
+    assert file.read_bytes() == b"content"
+
+
+def test_run_that_was_killed_before_its_first_manifest_starts(tmp_path):
+    opened(tmp_path).close()
+    first = tmp_path / "checkpoint/manifest-00000000.json"
+    first.rename(f"{first}.part")
+    (tmp_path / "metrics.jsonl").touch()
+    opened(tmp_path, resume=True).close()
+    assert first.exists()
 
 
 def test_a_folder_of_an_older_version_is_not_resumed(tmp_path):

@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.files import (
+    UNFINISHED,
     Digest,
     append_file,
     cut_file,
@@ -74,6 +75,13 @@ PLAN = "plan.toml"
 METRICS = "metrics.jsonl"
 REJECTIONS = "rejections.jsonl"
 LOGS = (METRICS, REJECTIONS)  # files that grow
+RESULTS = (  # of a finished run
+    "model.safetensors",
+    "bank.safetensors",
+    "preprocessing.json",
+    "training_rows.safetensors",
+    "summary.json",
+)
 ABOUT = ("command.txt", "environment.json")  # not needed to resume
 SNAPSHOT_EVERY = 50  # rounds between files with the states of all clients
 KEPT_ROUNDS = 2
@@ -115,6 +123,7 @@ class RunFolder:
                     self._check_same_plan(plan, resume)
                     self._choose_round(device)
                 else:
+                    self._check_no_rounds({})
                     self._create(plan, command, device)
         except BaseException:
             self.close()
@@ -317,7 +326,8 @@ class RunFolder:
                 files = {name: each for name, each in manifest.files.items() if name not in found}
                 self._kept.insert(0, replace(manifest, files=files))
         if not self._kept:
-            self._start_without_manifest(damage)
+            self._check_no_rounds(damage)
+            self._start_again()
             return
         del self._kept[:-KEPT_ROUNDS]
         chosen = self._kept[-1]
@@ -328,15 +338,29 @@ class RunFolder:
         self._cut_logs(chosen)
         self._remove_leftovers()
 
-    def _start_without_manifest(self, damage: Mapping[str, str]) -> None:
-        """Start the first round, unless there was a round that can no longer be restored."""
-        if damage or any((self.path / CHECKPOINT).glob("server*")):
-            lost = describe_damage(damage) or f"{CHECKPOINT}/manifest-*.json (missing)"
-            raise RunError(
-                f"{self.path}: no round can be restored. Damaged: {lost}. Restore these files, "
-                "or start a new run in another folder with --out."
-            )
-        self._start_again()
+    def _check_no_rounds(self, damage: Mapping[str, str]) -> None:
+        """Raise an error if there was a round, which can no longer be restored."""
+        if damage:
+            lost = describe_damage(damage)
+        elif left := self._find_traces():
+            lost = f"{CHECKPOINT}/manifest-*.json (missing, but there is {left})"
+        else:
+            return
+        raise RunError(
+            f"{self.path}: no round can be restored. Damaged: {lost}. Restore these files, or "
+            "start a new run in another folder with --out."
+        )
+
+    def _find_traces(self) -> str:
+        """Return a file that only a round can have written, by its name; empty: there is none."""
+        found = [self.path / name for name in RESULTS if (self.path / name).is_file()]
+        found += [path for path in map(self.path.joinpath, LOGS) if _has_content(path)]
+        patterns = ("server*", "clients-*", "manifest*", "blobs/*")
+        for pattern in patterns:
+            found += (self.path / CHECKPOINT).glob(pattern)
+        # The first manifest may be unfinished.
+        names = (each.relative_to(self.path).as_posix() for each in found)
+        return next((name for name in names if not name.endswith(UNFINISHED)), "")
 
     def _report(self, chosen: Manifest, damage: Mapping[str, str], device: str) -> None:
         if damage:
@@ -488,6 +512,10 @@ class RunFolder:
             self._lock = lock_folder(self.path)
         except BlockingIOError:
             raise RunError(f"another process is running in {self.path}.") from None
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 class _Log:
