@@ -1,6 +1,11 @@
-"""Memory, checkpoint size and time of a long run in which clients join and leave.
+"""Memory, checkpoint size and time of a long run with warm start in which clients join and leave.
 
     python benchmarks/churn.py [--clients 1000] [--rounds 2000] [--cohort 20] [--kills 20]
+    python benchmarks/churn.py --history none               # store every session: it grows
+    python benchmarks/churn.py --session-start previous     # without warm start
+
+A session ends when a fifth of the members have changed. Warm start runs a probe round at the start
+of each session and stores the models and fingerprints of the last 20 sessions.
 
 First the run is made without interruption; after each tenth of the rounds a line shows the memory
 of the process, the size of the checkpoint and the milliseconds per round. Then the same run is
@@ -31,10 +36,14 @@ def resident_mb() -> float:
 
 
 def checkpoint_mb(folder: Path) -> float:
-    return sum(file.stat().st_size for file in (folder / "checkpoint").iterdir()) / 1e6
+    files = (folder / "checkpoint").rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 
-def make_churn_plan(clients: int, rounds: int, cohort: int) -> Plan:
+def make_churn_plan(
+    clients: int, rounds: int, cohort: int, session_start: str = "warm-start", history: str = "20"
+) -> Plan:
+    stored = [f"session_start.history={history}"] if session_start == "warm-start" else []
     return make_plan(
         "fedavg",
         "digits-partial",
@@ -44,6 +53,9 @@ def make_churn_plan(clients: int, rounds: int, cohort: int) -> Plan:
             "world.availability=1.0",
             "world.availability_spread=0",
             "sessions=random-churn",
+            "sessions.tolerance=0.2",
+            f"session_start={session_start}",
+            *stored,
             "selection=uniform",
             f"selection.fraction={2 * cohort / clients}",  # half of them are members
             "ticks=1",
@@ -55,7 +67,10 @@ def make_churn_plan(clients: int, rounds: int, cohort: int) -> Plan:
 
 
 def run_uninterrupted(plan: Plan, folder: Path) -> list[tuple[float, float]]:
-    """Run a plan; return memory and checkpoint size after each tenth of the rounds."""
+    """Run a plan; return memory and checkpoint size after each tenth of the rounds.
+
+    Prints the number of sessions and probe rounds at the end.
+    """
     found: list[tuple[float, float]] = []
     every = max(plan.scenario.rounds // 10, 1)
     began = [time.perf_counter()]
@@ -69,7 +84,10 @@ def run_uninterrupted(plan: Plan, folder: Path) -> list[tuple[float, float]]:
             print(f"round {progress.rounds_done:>6}   {memory:8.1f} MB in memory", end="")
             print(f"   {checkpoint:7.3f} MB of checkpoint   {each:7.1f} ms per round", flush=True)
 
-    run_plan(plan, out=folder, workers=1, watch=print_line)
+    metrics = run_plan(plan, out=folder, workers=1, watch=print_line).metrics
+    sessions = {row["session"] for row in metrics if "session" in row}
+    probe_rounds = sum(row.get("probe_rounds", 0) for row in metrics)
+    print(f"{len(sessions)} sessions, {probe_rounds} probe rounds", flush=True)
     return found
 
 
@@ -105,8 +123,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--cohort", type=int, default=20)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--session-start", choices=("warm-start", "previous"), default="warm-start")
+    parser.add_argument("--history", default="20", help="sessions that warm start stores, or none")
     args = parser.parse_args()
-    plan = make_churn_plan(args.clients, args.rounds, args.cohort)
+    plan = make_churn_plan(args.clients, args.rounds, args.cohort, args.session_start, args.history)
     with tempfile.TemporaryDirectory() as scratch:
         whole, cut = Path(scratch) / "whole", Path(scratch) / "cut"
         began = time.perf_counter()

@@ -62,24 +62,24 @@ def test_default_distance_and_scale_nearly_select_one_session() -> None:
 def test_distances_and_weights_of_the_last_start_are_recorded() -> None:
     session_start = WarmStart(distance="raw", scale=1.0)
     state, _, _ = run_sessions(session_start, TWO_MODELS, TWO_FINGERPRINTS)
-    first, second = session_start.extra_metrics(state)["blend"]
-    assert (first["session"], second["session"]) == (1, 2)
-    assert first == pytest.approx({"session": 1, "distance": 0.5, "weight": 0.967864}, abs=1e-6)
-    assert second["distance"] == pytest.approx(3.905125, abs=1e-6)
-    assert first["weight"] + second["weight"] == pytest.approx(1.0)
+    recorded = session_start.extra_metrics(state)["blend"]
+    assert recorded["sessions"] == [1, 2]
+    assert recorded["distances"] == pytest.approx([0.5, 3.905125], abs=1e-6)
+    assert recorded["weights"] == pytest.approx([0.967864, 0.032136], abs=1e-6)
 
 
 def test_nothing_is_recorded_before_the_first_past_session() -> None:
     state, _, _ = run_sessions(RAW, [PILOT], [(0, 0), (1, 0)])
     assert RAW.extra_metrics(RAW.init(INITIAL, [])) == RAW.extra_metrics(state) == {}
     state, _, _ = run_sessions(RAW, TWO_MODELS[:2], [(0, 0), (1, 0), (1, 0)])
-    assert RAW.extra_metrics(state) == {"blend": [{"session": 1, "distance": 0.0, "weight": 1.0}]}
+    recorded = RAW.extra_metrics(state)["blend"]
+    assert recorded == {"sessions": [1], "distances": [0.0], "weights": [1.0]}
 
 
 def test_recorded_sessions_are_those_that_are_stored() -> None:
     limited = WarmStart(distance="raw", history=2)
     state, _, _ = run_sessions(limited, [PILOT, *map(vector, range(4), range(4))], [(1, 0)] * 6)
-    assert [past["session"] for past in limited.extra_metrics(state)["blend"]] == [3, 4]
+    assert limited.extra_metrics(state)["blend"]["sessions"] == [3, 4]
 
 
 def test_pilot_sessions_start_with_the_last_model_without_probe_rounds() -> None:

@@ -505,8 +505,8 @@ _DECLARED = (
     ),
     Metric(
         "blend",
-        "Past sessions of which the first model is a blend: number, distance of the fingerprint "
-        "and weight of each",
+        "Past sessions of which the first model is a blend: their numbers (sessions), distances of "
+        "their fingerprints (distances) and weights (weights)",
         "record",
         applies="warm start, first rounds of sessions with past models",
     ),

@@ -144,15 +144,15 @@ class WarmStart:
         return state._replace(distances=distances), start
 
     def extra_metrics(self, state: WarmStartState) -> Mapping[str, Any]:
-        """Return the number, the distance and the weight of each past session in the start."""
-        if not len(state.distances):
-            return {}
-        columns = (state.numbers, state.distances, softmin(state.distances, self.scale))
-        rows = zip(*(column.tolist() for column in columns), strict=True)
+        """Return the blend that the last session started with, if it had past sessions."""
+        return {"blend": self._describe_blend(state)} if len(state.distances) else {}
+
+    def _describe_blend(self, state: WarmStartState) -> dict[str, list[float]]:
+        """Return the numbers of the past sessions, with their distances and weights."""
         return {
-            "blend": [
-                dict(zip(("session", "distance", "weight"), row, strict=True)) for row in rows
-            ]
+            "sessions": state.numbers.tolist(),
+            "distances": state.distances.tolist(),
+            "weights": softmin(state.distances, self.scale).tolist(),
         }
 
     def _make_pilot(self, state: WarmStartState, last: Floats32) -> tuple[WarmStartState, Floats32]:

@@ -6,13 +6,13 @@ from thalweg.theory.inputs import count, positive
 
 
 def session_lr_bound(smoothness: float, min_steps: int) -> float:
-    r"""Upper bound on the learning rate in the theorem about blended initial models; a diagnostic.
+    r"""The first upper bound on the learning rate in the theorem about sessions; a diagnostic.
 
     .. math::  \eta < \frac{1}{\beta} \Big( \frac12 - \Big(\frac{1}{e_{min}} - 1\Big)^2 \Big)
 
     With more than three local steps it is negative: no learning rate satisfies the condition, and
-    the theorem is empty. The paper's experiments have five steps. No policy of this package uses
-    it.
+    the theorem is empty. The paper's experiments have five steps. The theorem's second bound, which
+    needs constants of the data, is not computed. No policy of this package uses either.
 
     Symbols, Chang et al., Theorem 1 -> here
         :math:`\beta`      smoothness of the loss                            -> smoothness

@@ -8,6 +8,7 @@ from thalweg.core.published import Published
 from thalweg.scenarios.studies import (
     alarms,
     churn,
+    churn_labels,
     dpcs,
     drift,
     other_drifts,
@@ -27,7 +28,18 @@ from thalweg.scenarios.studies.base import (
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for paper in (sfedpo, streams, dpcs, churn, drift, other_drifts, alarms, real_streams, servers)
+    for paper in (
+        sfedpo,
+        streams,
+        dpcs,
+        churn,
+        churn_labels,
+        drift,
+        other_drifts,
+        alarms,
+        real_streams,
+        servers,
+    )
     for study in paper.studies()
 }
 
