@@ -161,6 +161,16 @@ def test_format_event_gives_one_line(event: dict[str, object], line: str) -> Non
         (["--min-clients", "4"], "--min-clients is 4, but the run has 3 clients"),
         (["--min-clients", "0"], "min_clients must be at least 1"),
         (["--deadline", "0"], "deadline must be positive"),
+        (
+            ["--deadline", "inf"],
+            "deadline must be positive and at most 10,000,000 seconds, got inf",
+        ),
+        (["--deadline", "1e300"], "at most 10,000,000 seconds"),
+        (
+            ["--grace", "inf"],
+            "grace time must be at least 0 and at most 10,000,000 seconds, got inf",
+        ),
+        (["--wait", "nan"], "wait must be at least 0 and at most 10,000,000 seconds, got nan"),
         (["--limit", "max_normal=1"], "max_normal"),
         (["--limit", "norm_factor=0.5"], "norm_factor"),
         (["--port", "70000"], "--port must lie in 1 to 65535"),

@@ -125,3 +125,16 @@ def test_equal_frames_have_different_flower_object_ids() -> None:
     arrays = [content.array_records["payload"]["bytes"] for content in (first, second)]
     assert arrays[0].object_id != arrays[1].object_id
     assert unpack(message(first)) == unpack(message(second))
+
+
+@pytest.mark.parametrize("ttl", [1e300, float("inf"), float("nan")])
+def test_lifetime_that_no_timeout_can_have_is_shortened(ttl: float, path: Path) -> None:
+    with open_listener(path) as listener:
+        listener.settimeout(20)
+        thread = threading.Thread(target=serve_one, args=(listener, lambda frame: frame))
+        thread.start()
+        sent = message(pack(Frame("request", b"payload")))
+        sent.metadata.ttl = ttl
+        reply = app(sent, context(path))
+        thread.join()
+    assert unpack(reply) == Frame("request", b"payload")

@@ -139,3 +139,8 @@ def test_other_files_than_that_of_the_model_are_rejected(
     with pytest.raises(ConfigError, match=r"the plan uses mine.py .* package.module:NAME"):
         write_project(tmp_path / "app", plan, ProjectOptions(Path("runs/x")))
     assert not (tmp_path / "app").exists()
+
+
+def test_invalid_options_are_rejected() -> None:
+    with pytest.raises(ConfigError, match="deadline must be positive"):
+        ProjectOptions(Path("runs/x"), deadline_s=float("inf"))

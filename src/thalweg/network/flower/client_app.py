@@ -20,6 +20,7 @@ DAEMON_UNREACHABLE = 64  # error code; Flower's own are smaller
 NOT_RUNNING = "the daemon of this client does not answer"
 RESTART_S = 60.0  # time for a killed daemon to restart
 RETRY_INTERVAL_S = 0.5
+MAX_WAIT_S = 1e7  # for a response, whatever lifetime the server gives the message
 
 app = ClientApp()
 
@@ -45,7 +46,7 @@ def _send_with_retries(path: str, frame: Frame, ends_at: float) -> Frame:
     """Send again if the daemon was killed; it executes a repeated request only once."""
     failing_since = None
     while True:
-        left_s = max(ends_at - time.time(), 1.0)
+        left_s = min(max(1.0, ends_at - time.time()), MAX_WAIT_S)
         try:
             return send_request(path, frame.kind, frame.payload, left_s)
         except Unreachable:

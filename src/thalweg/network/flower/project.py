@@ -13,6 +13,7 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import Plan, plan_to_toml
 from thalweg.engine.run_folder import compute_user_files
 from thalweg.nets.module import Module
+from thalweg.network.flower.serve_options import ServeOptions
 
 SERVER = "thalweg.network.flower.server_app:app"
 CLIENT = "thalweg.network.flower.client_app:app"
@@ -34,6 +35,9 @@ class ProjectOptions:
     min_clients: int = 1
     deadline_s: float = 600.0
     share: float = 0.9
+
+    def __post_init__(self) -> None:
+        ServeOptions(self.min_clients, self.deadline_s, self.share)  # reports wrong values
 
 
 def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Path]:

@@ -17,6 +17,7 @@ from thalweg.network.limits import Limits, limits_for
 from thalweg.streams import LiveWorld, World
 
 FILE = "serve.json"
+MAX_S = 1e7  # of all times; longer timeouts fail on some systems
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,17 @@ class ServeOptions:
 
     def __post_init__(self) -> None:
         require(self.min_clients >= 1, f"min_clients must be at least 1, got {self.min_clients}.")
-        require(self.deadline_s > 0, f"the deadline must be positive, got {self.deadline_s}.")
+        require(
+            0 < self.deadline_s <= MAX_S,
+            f"the deadline must be positive and at most {MAX_S:,.0f} seconds, got "
+            f"{self.deadline_s}.",
+        )
         require(0 < self.share <= 1, f"share must be in (0, 1], got {self.share}.")
-        require(self.grace_s >= 0, f"the grace time must be at least 0, got {self.grace_s}.")
-        wait_s = self.wait_s
-        require(wait_s is None or wait_s >= 0, f"wait must be at least 0, got {wait_s}.")
+        for name, value in (("the grace time", self.grace_s), ("wait", self.wait_s)):
+            require(
+                value is None or 0 <= value <= MAX_S,
+                f"{name} must be at least 0 and at most {MAX_S:,.0f} seconds, got {value}.",
+            )
 
     def limits_for(self, plan: Plan, world: World, num_classes: int) -> Limits:
         """Limits from the world, if it is known, overridden by those of these options."""
