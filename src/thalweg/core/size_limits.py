@@ -11,6 +11,7 @@ MEMORY_SHARE = 0.5  # of the memory of this machine that one data set may take
 SAFE_BYTES = 256 << 20  # an archive of at most this size is never suspicious
 MAX_RATIO = 200  # of an archive's size to that of its file, above SAFE_BYTES
 MAX_TEXT_BYTES = 64 << 20  # of tables that describe clients over time, and of other text files
+MAX_COLUMNS = 20_000  # of a table; each takes about 10 kB while it is read
 FOLDER = "Write the arrays to a folder of .npy files (numpy.save), which are not read as a whole"
 
 
@@ -38,6 +39,15 @@ def check_ratio(num_bytes: int, file: Path) -> None:
             f"more than {MAX_RATIO} times as much; it may be damaged or hostile. If it is neither, "
             "write it without compression (numpy.savez, or Parquet without compression and "
             "dictionaries), or as a folder of .npy files. Nothing was loaded."
+        )
+
+
+def check_columns(count: int, file: Path) -> None:
+    """Reject a table with too many columns."""
+    if count > MAX_COLUMNS:
+        raise DataError(
+            f"{file} has {count:,} columns or more, at most {MAX_COLUMNS:,} are allowed. {FOLDER}. "
+            "Nothing was loaded."
         )
 
 

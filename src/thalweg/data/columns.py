@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,13 @@ import numpy as np
 
 from thalweg.core.errors import DataError
 from thalweg.core.remedies import format_setting
-from thalweg.core.size_limits import check_memory, check_ratio
+from thalweg.core.size_limits import (
+    MAX_COLUMNS,
+    check_columns,
+    check_memory,
+    check_ratio,
+    format_bytes,
+)
 from thalweg.core.types import Floats, Ints
 from thalweg.data.features import find_unusable
 from thalweg.data.times import parse_times
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
 
 NUMBER = r"^[+-]?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]+|[1-9][0-9]*\.)([eE][+-]?[0-9]+)?$"
 CSV_GROWTH = 4  # of "1," to eight bytes
+CSV_VALUE = re.compile(rb'(?:"[^"]*+(?:""[^"]*+)*+"[^,\r\n]*+|[^,\r\n]*+)(,?)')
+MAX_HEADER_BYTES = 16 << 20  # of the first line of a CSV file
 FEWER_ROWS = "Use fewer rows or columns"
 SHORT_TEXTS = "Use fewer rows, or shorten or drop long texts"
 BATCH_BYTES = 16 << 20  # of texts that are decoded at once to count them
@@ -49,6 +59,7 @@ def _read_parquet(file: Path) -> pa.Table:
     # Not read_table, which interprets folders named a=b as columns.
     with pq.ParquetFile(file, page_checksum_verification=True) as reader:
         meta = reader.metadata
+        check_columns(meta.num_columns, file)
         stored = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         chunks = [
             meta.row_group(i).column(j)
@@ -124,6 +135,7 @@ def _read_csv(file: Path) -> pa.Table:
     from pyarrow import csv
 
     check_memory(CSV_GROWTH * file.stat().st_size, str(file), FEWER_ROWS)
+    check_columns(_count_csv_columns(file), file)
     # One block, so that types are inferred from all rows, not only from the first megabyte.
     block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
     # Text may be missing as well; a class that is really called NA must be quoted.
@@ -131,6 +143,23 @@ def _read_csv(file: Path) -> pa.Table:
     return csv.read_csv(
         file, read_options=csv.ReadOptions(block_size=block), convert_options=convert
     )
+
+
+def _count_csv_columns(file: Path) -> int:
+    """Count the columns of the first line, up to one more than the limit."""
+    with file.open("rb") as opened:
+        begin = opened.read(MAX_HEADER_BYTES)
+    start = begin.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    count, found = 1, CSV_VALUE.match(start)
+    while found and found[1] and count <= MAX_COLUMNS:
+        count, found = count + 1, CSV_VALUE.match(start, found.end())
+    is_cut = len(begin) == MAX_HEADER_BYTES and found is not None and found.end() == len(start)
+    if count <= MAX_COLUMNS and is_cut:
+        raise DataError(
+            f"{file}: its first line is longer than {format_bytes(MAX_HEADER_BYTES)}. Is it a CSV "
+            "file? Nothing was loaded."
+        )
+    return count
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
