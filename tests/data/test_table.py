@@ -218,9 +218,7 @@ def test_table_without_feature_columns_is_rejected(tmp_path: Path) -> None:
 def test_message_about_a_wide_table_lists_some_columns(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(3_000)]
     wide = f"{','.join(names)}\n{','.join('1' for _ in names)}\n"
-    with pytest.raises(
-        ConfigError, match=r"columns are c0, c1, .*, c19 and 2,980 more\."
-    ) as error:
+    with pytest.raises(ConfigError, match=r"columns are c0, c1, .*, c19 and 2,980 more\.") as error:
         load_csv(tmp_path, wide)
     assert len(str(error.value)) < 500 + len(str(tmp_path))
     with pytest.raises(ConfigError, match=r"c0, c1, c10, .* and 2,980 more\.") as error:

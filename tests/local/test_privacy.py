@@ -7,21 +7,21 @@ from thalweg.core.errors import ConfigError
 from thalweg.local import Gaussian, RoundNumbers
 from thalweg.theory import gaussian_epsilon
 
-QUIET = Gaussian(clip=5.0, noise=1e-12)
+QUIET = Gaussian(clip=5.0, noise=1e-6)
 
 
 def test_only_updates_longer_than_the_clip_are_shortened() -> None:
     rng = np.random.default_rng(0)
     long, short = np.array([[6, 8]], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
-    np.testing.assert_allclose(QUIET.add_noise(long, rng), [[3, 4]], rtol=1e-6)
-    np.testing.assert_allclose(QUIET.add_noise(short, rng), [[0, 1]], atol=1e-6)
+    np.testing.assert_allclose(QUIET.add_noise(long, rng), [[3, 4]], atol=5e-5)
+    np.testing.assert_allclose(QUIET.add_noise(short, rng), [[0, 1]], atol=5e-5)
     assert long.tolist() == [[6, 8]], "the argument is unchanged"
 
 
 def test_updates_of_several_models_are_clipped_as_one_vector() -> None:
     deltas = np.array([[6, 0], [0, 8]], dtype=np.float32)  # norm 10 together
     noisy = QUIET.add_noise(deltas, np.random.default_rng(0))
-    np.testing.assert_allclose(noisy, [[3, 0], [0, 4]], atol=1e-6)
+    np.testing.assert_allclose(noisy, [[3, 0], [0, 4]], atol=5e-5)
 
 
 def test_the_standard_deviation_of_the_noise_is_noise_times_clip() -> None:
@@ -34,14 +34,14 @@ def test_the_standard_deviation_of_the_noise_is_noise_times_clip() -> None:
 
 def test_a_huge_update_is_clipped_without_overflow() -> None:
     noisy = QUIET.add_noise(np.array([[3e38, 0]], dtype=np.float32), np.random.default_rng(0))
-    np.testing.assert_allclose(noisy, [[5, 0]], atol=1e-5)
+    np.testing.assert_allclose(noisy, [[5, 0]], atol=5e-5)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_update_that_is_not_finite_is_sent_as_zeros_with_noise(value: float) -> None:
     deltas = np.array([[value, 3.0]], dtype=np.float32)
     sent = QUIET.add_noise(deltas, np.random.default_rng(0))
-    np.testing.assert_allclose(sent, [[0, 0]], atol=1e-6)
+    np.testing.assert_allclose(sent, [[0, 0]], atol=5e-5)
 
 
 def test_the_sensitivity_of_an_update_is_twice_the_clip() -> None:
@@ -53,6 +53,16 @@ def test_the_sensitivity_of_an_update_is_twice_the_clip() -> None:
     )
     assert Gaussian().compute_epsilon(0) == 0
     assert Gaussian().compute_epsilon(10) > Gaussian().compute_epsilon(9)
+
+
+def test_smallest_parameters_have_a_finite_cost() -> None:
+    privacy = Gaussian(clip=1e-30, noise=1e-6, losses="noisy", max_loss=1e-30)
+    assert privacy.update_cost.mu_squared == pytest.approx(4e12)
+    sent = privacy.add_noise(np.ones((1, 2), dtype=np.float32), np.random.default_rng(0))
+    assert np.isfinite(sent).all()
+    for field, value in (("noise", 1e-200), ("clip", 1e-300), ("max_loss", 1e-300)):
+        with pytest.raises(ConfigError, match=f"{field} must be at least"):
+            Gaussian(**{field: value})
 
 
 @pytest.mark.parametrize("field", ["clip", "noise", "delta"])
@@ -87,27 +97,29 @@ def test_omitted_numbers_are_constants() -> None:
 
 
 def test_numbers_with_almost_no_noise_are_the_true_ones() -> None:
-    quiet = Gaussian(noise=1e-9, losses="noisy", counts="noisy", predictions="noisy")
+    quiet = Gaussian(noise=1e-6, losses="noisy", counts="noisy", predictions="noisy")
     sent = hide(quiet)
     assert (sent.num_samples, sent.num_steps.tolist()) == (40, [1])
-    assert sent.losses == pytest.approx([2.5])
+    assert sent.losses == pytest.approx([2.5], rel=1e-4)
     assert (sent.num_tested.tolist(), sent.num_correct.tolist()) == ([20], [15])
     errors = NUMBERS._replace(num_correct=np.array([0]), error_sums=np.array([30.0]))
-    assert hide(quiet, errors).error_sums == pytest.approx([30.0])
+    assert hide(quiet, errors).error_sums == pytest.approx([30.0], rel=1e-4)
 
 
 def test_numbers_are_clipped_before_noise() -> None:
     quiet = Gaussian(
-        noise=1e-9, losses="noisy", counts="noisy", predictions="noisy", max_loss=2, max_count=10
+        noise=1e-6, losses="noisy", counts="noisy", predictions="noisy", max_loss=2, max_count=10
     )
     sent = hide(quiet)
-    assert sent.losses == pytest.approx([2.0])
+    assert sent.losses == pytest.approx([2.0], rel=1e-4)
     assert (sent.num_samples, sent.num_tested.tolist(), sent.num_correct.tolist()) == (
         10,
         [10],
         [10],
     )
-    assert hide(quiet, NUMBERS._replace(losses=np.array([np.nan]))).losses == pytest.approx([2.0])
+    assert hide(quiet, NUMBERS._replace(losses=np.array([np.nan]))).losses == pytest.approx(
+        [2.0], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))

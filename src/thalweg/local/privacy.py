@@ -93,7 +93,7 @@ class Gaussian:
 
     With almost no noise, an update of length 5 is clipped to length 1:
 
-    >>> privacy = Gaussian(clip=1.0, noise=1e-9)
+    >>> privacy = Gaussian(clip=1.0, noise=1e-6)
     >>> sent = privacy.add_noise(np.array([[3.0, 4.0]], dtype=np.float32), np.random.default_rng(0))
     >>> [round(float(value), 4) for value in sent[0]]
     [0.6, 0.8]
@@ -120,10 +120,10 @@ class Gaussian:
         check_literals(self)
         check_ranges(
             self,
-            clip="(0, inf)",
-            noise="(0, inf)",
+            clip="[1e-30, inf)",
+            noise="[1e-6, inf)",
             delta="(0, 1)",
-            max_loss="(0, inf)",
+            max_loss="[1e-30, inf)",
             max_count="[1, inf)",
         )
         require(
