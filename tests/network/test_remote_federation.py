@@ -12,7 +12,7 @@ import pytest
 
 from contracts.examples import some_roster, train_request_for
 from thalweg.aggregation import ConstantDiscount
-from thalweg.bank import FedDrift
+from thalweg.bank import FedDrift, FedRc
 from thalweg.bank.feddrift import COSTS, SAMPLES
 from thalweg.core.errors import Diverged
 from thalweg.core.types import Job, Updates
@@ -42,15 +42,15 @@ def make_response(request: TrainRequest, **changes: Any) -> TrainResponse:
     return replace(plain, **changes)
 
 
-def network(client: Client) -> RemoteFederation:
+def network(client: Client, schema: MessageSchema = SCHEMA) -> RemoteFederation:
     """A federation in which `client` answers every request."""
 
     def transport(packets: Iterable[Packet]) -> Iterator[Packet]:
         for _, payload in packets:
-            for sender, message in client(read_request(payload, SCHEMA)):
-                yield sender, message if isinstance(message, bytes) else to_bytes(message, SCHEMA)
+            for sender, message in client(read_request(payload, schema)):
+                yield sender, message if isinstance(message, bytes) else to_bytes(message, schema)
 
-    return RemoteFederation(SCHEMA, transport, lambda rnd: some_roster([0, 1, 2], 3, rnd=rnd))
+    return RemoteFederation(schema, transport, lambda rnd: some_roster([0, 1, 2], 3, rnd=rnd))
 
 
 def train(federation: RemoteFederation) -> Updates:
@@ -142,12 +142,13 @@ def test_rejections_are_counted_per_round() -> None:
 
 def test_two_models_for_one_client_are_one_request_and_two_rows() -> None:
     requests: list[TrainRequest] = []
-    federation = network(lambda request: [(request.client, make_response(request))])
+    several = replace(SCHEMA, recipe=replace(SCHEMA.recipe, bank=FedRc(2)))
+    federation = network(lambda request: [(request.client, make_response(request))], several)
     updates = federation.train([Job(0, 1), Job(2, 0), Job(0, 0)], BANK, 0)
     assert updates.clients.tolist() == [0, 0, 2]
     assert updates.models.tolist() == [0, 1, 0]
     assert updates.deltas.tolist() == [[10, 20], [30, 40], [12, 22]]
-    federation = network(lambda request: requests.append(request) or [])  # type: ignore[func-returns-value]
+    federation = network(lambda request: requests.append(request) or [], several)  # type: ignore[func-returns-value]
     federation.train([Job(0, 1), Job(0, 0)], BANK, 0)
     assert [request.params.tolist() for request in requests] == [BANK.tolist()]
 
