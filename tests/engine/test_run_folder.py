@@ -3,6 +3,7 @@ import json
 import os
 import platform
 import shutil
+import warnings
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -360,6 +361,38 @@ def test_files_of_rounds_without_a_manifest_are_never_overwritten(tmp_path, left
     assert file.read_bytes() == b"content"
 
 
+NAMES = ("metrics.jsonl", "rejections.jsonl", "model.safetensors", "summary.json", "command.txt")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "preprocessing.json"])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_folder_with_the_name_of_a_file_of_an_unfinished_run_is_moved_aside(tmp_path, name, is_new):
+    if not is_new:
+        opened(tmp_path).close()
+        (tmp_path / "command.txt").unlink()
+    (tmp_path / name / "content").mkdir(parents=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)
+        folder = opened(tmp_path, resume=not is_new)
+    commit(folder, 1, rejections=[Rejection(5, "late")])
+    folder.write_result("model.safetensors", b"model")
+    folder.write_json("preprocessing.json", {})
+    folder.finish({"rounds": 1})
+    folder.close()
+    assert folder.summary() == {"rounds": 1}
+    assert (tmp_path / f"{name}.folder/content").exists()
+
+
+@pytest.mark.parametrize("name", [".lock", "checkpoint"])
+def test_name_of_a_path_that_cannot_be_written_is_in_the_message(tmp_path, name):
+    if name == ".lock":
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).touch()
+    with pytest.raises(RunError, match=rf"cannot write to the run folder .* \(.*/{name}\)\.$"):
+        opened(tmp_path)
+
+
 def test_run_that_was_killed_before_its_first_manifest_starts(tmp_path):
     opened(tmp_path).close()
     first = tmp_path / "checkpoint/manifest-00000000.json"
@@ -462,7 +495,8 @@ def test_files_and_folders_are_private(tmp_path):
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"cannot write to the run folder .*: Not a directory\."):
+    match = r"cannot write to the run folder .*: Not a directory \(.*file\)\."
+    with pytest.raises(RunError, match=match):
         opened(tmp_path / "file" / "run")
 
 

@@ -10,6 +10,7 @@ the calls and to inject faults.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -131,6 +132,8 @@ def make_folder(path: Path) -> None:
         if not folder.exists():
             system.mkdir(folder)
             sync_folder(folder.parent)
+        elif not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
 def sync_folder(path: Path) -> None:

@@ -254,6 +254,7 @@ class RunFolder:
     def _create(self, plan: AnyPlan, command: str, device: str) -> None:
         recorded = {**environment(device), "files": compute_user_files(plan)}
         about = json.dumps(recorded, indent=2) + "\n"
+        self._move_folders_aside(ABOUT)
         texts = {"command.txt": command + "\n", "environment.json": about}
         files = {name: write_file(self.path / name, text.encode()) for name, text in texts.items()}
         files[PLAN] = write_file(self.path / PLAN, plan_to_toml(plan).encode())
@@ -264,6 +265,7 @@ class RunFolder:
         """Begin before the first round, with these files only."""
         self._kept, self._logs, self._results = [], {}, {}
         self._write_manifest(Manifest(0, files))
+        self._move_folders_aside((*LOGS, *RESULTS))
         self._remove_leftovers()
         self._cut_logs(self._kept[-1])
 
@@ -333,8 +335,7 @@ class RunFolder:
         chosen = self._kept[-1]
         damage |= self._checks.find_damage(chosen.results)
         self._report(chosen, damage, device)
-        for name in damage:
-            move_folder_aside(self.path / name)
+        self._move_folders_aside({*damage, *LOGS, *RESULTS})
         self._cut_logs(chosen)
         self._remove_leftovers()
 
@@ -392,6 +393,11 @@ class RunFolder:
             return {str(name): str(version) for name, version in found.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}  # damage of this file was reported
+
+    def _move_folders_aside(self, names: Iterable[str]) -> None:
+        """Rename folders with the name of a file that the run writes now or at its end."""
+        for name in names:
+            move_folder_aside(self.path / name)
 
     def _cut_logs(self, chosen: Manifest) -> None:
         """Remove the lines of later rounds."""
@@ -608,4 +614,8 @@ def _wrap_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(f"cannot write to the run folder {path}: {error.strerror}.") from error
+        name = error.filename2 or error.filename
+        where = "" if name is None or Path(name) == path else f" ({name})"
+        raise RunError(
+            f"cannot write to the run folder {path}: {error.strerror}{where}."
+        ) from error
