@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import tomli_w
 
+from thalweg.baselines import Baseline, Majority
 from thalweg.core.config import choice, from_dict, to_dict
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.registry import (
+    NAME,
     NotRegistered,
     Registry,
     TooLarge,
     holds_text,
     local_object,
     local_path,
+    make_name,
     plain_options,
     plain_text,
     registered_name,
 )
 from thalweg.engine.plan import Plan
 from thalweg.recipes import RECIPES, Recipe, get_recipe
-from thalweg.scenarios import SCENARIOS, Scenario
+from thalweg.scenarios import SCENARIOS, Scenario, find_scenario
 
 
 @dataclass(frozen=True)
@@ -251,3 +255,20 @@ def test_components_with_their_defaults_can_be_received() -> None:
 def as_received(part: Any) -> dict[str, Any]:
     """Return a component as a device reads it from the text of a plan."""
     return tomllib.loads(tomli_w.dumps(to_dict(part)))
+
+
+@pytest.mark.parametrize(
+    "name", ["../../esc/x", "a/b", "a\\b", ".hidden", "", " a", 'a"b', "a\nb", "a" * 101]
+)
+def test_names_that_are_not_safe_in_folders_are_rejected(name: str) -> None:
+    """The default run folder and the files of a Flower project contain these names."""
+    scenario = find_scenario("digits-partial")
+    for part in (get_recipe("fedavg"), Baseline("majority", Majority()), scenario):
+        with pytest.raises(ConfigError, match="name: expected 1 to 100 characters"):
+            replace(part, name=name)
+    assert re.fullmatch(NAME, make_name(name))
+
+
+def test_scenario_of_a_file_has_a_name_that_is_safe_in_folders() -> None:
+    assert find_scenario('my "sales" (1), Müller.csv').name == "my -sales- (1), Müller"
+    assert find_scenario("..csv.csv").name == "csv"

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from thalweg.baselines.from_river import RiverClassifier, RiverRegressor
 from thalweg.baselines.simple import Majority, Mean, NoChange
 from thalweg.core.config import check_literals, choice, convert_parts
+from thalweg.core.registry import check_name
 from thalweg.core.types import Floats32
 
 
@@ -62,5 +63,6 @@ class Baseline:
     """
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         convert_parts(self)
         check_literals(self)

@@ -25,11 +25,12 @@ from typing import Any, Literal
 
 from thalweg.core.errors import ConfigError
 
+NAME = r"(?![.\s])[^/\\\"\x00-\x1f\x7f-\x9f]{1,100}"  # of recipes and scenarios, for folders too
 LABEL = r"[^\x00-\x1f\x7f-\x9f]{0,200}"  # one line that can be printed
 MAX_NUMBER = 1_000_000  # largest whole number in a plan from another machine
 
-# Metadata of a label without a default; mypy takes the functions below for fields with one.
-LABEL_METADATA = {"meaning": "text", "list_names": None, "pattern": LABEL}
+# Metadata of a name without a default; mypy takes the functions below for fields with one.
+NAME_METADATA = {"meaning": "text", "list_names": None, "pattern": NAME}
 
 Meaning = Literal["path", "object", "name", "text", "options"]
 
@@ -64,6 +65,31 @@ def registered_name(list_names: Callable[[], Iterable[str]], **kwargs: Any) -> A
 def plain_text(pattern: str = LABEL, **kwargs: Any) -> Any:
     """Declare a field with text that names nothing and matches a regular expression."""
     return _declare("text", pattern=pattern, **kwargs)
+
+
+def check_name(name: str) -> None:
+    """Reject a name of a recipe, a baseline or a scenario that is not safe in names of folders.
+
+    >>> check_name("fedavg+prox (mine)")
+    >>> check_name("../mine")
+    Traceback (most recent call last):
+    thalweg.core.errors.ConfigError: name: expected 1 to 100 characters, ... got '../mine'.
+    """
+    if not isinstance(name, str) or not re.fullmatch(NAME, name):
+        raise ConfigError(
+            "name: expected 1 to 100 characters, without slashes, double quotes and control "
+            f"characters, and not starting with a dot or a space, got {str(name)[:120]!r}."
+        )
+
+
+def make_name(text: str) -> str:
+    """Return a name that `check_name` accepts: other characters become hyphens.
+
+    >>> make_name("sales.2024"), make_name("../a/b"), make_name("")
+    ('sales.2024', 'a-b', 'data')
+    """
+    safe = re.sub(r"[/\\\"\x00-\x1f\x7f-\x9f]", "-", text)
+    return re.sub(r"^[-.\s]+", "", safe)[:100] or "data"
 
 
 def plain_options(**kwargs: Any) -> Any:

@@ -33,7 +33,7 @@ from thalweg.core.capabilities import (
 )
 from thalweg.core.config import choice, convert_parts
 from thalweg.core.errors import require
-from thalweg.core.registry import plain_text
+from thalweg.core.registry import NAME, check_name, plain_text
 from thalweg.drift import ALARMS, Alarm, Effect, resolve_effect
 from thalweg.forecast import FORECASTS, Auto, Forecast, OpensStates, RecognisesStates
 from thalweg.local import (
@@ -103,7 +103,7 @@ class Recipe:
     True
     """
 
-    name: str = plain_text()
+    name: str = plain_text(NAME)
     memory: MemoryPolicy = choice(POLICIES, capabilities=CAPABILITIES["memory"])
     """Which samples a client keeps."""
     forecast: Forecast | Auto = choice(
@@ -150,6 +150,7 @@ class Recipe:
     """Detects drift in each client's error or loss, and reacts to it; none: no detection."""
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         convert_parts(self)
         require(
             not needs_single_model(self, "session_start") or has_single_model(self),

@@ -8,7 +8,13 @@ from pathlib import Path
 from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import HEADLINES, METRICS, Metric
-from thalweg.core.registry import LABEL_METADATA, local_object, local_path, registered_name
+from thalweg.core.registry import (
+    NAME_METADATA,
+    check_name,
+    local_object,
+    local_path,
+    registered_name,
+)
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.evaluation.named import NAMED_METRICS, get_metric_declaration, name_metrics
 from thalweg.local import LocalTraining
@@ -34,7 +40,7 @@ ENDLESS_ROUNDS = 100  # of a world in which rows do not run out
 class Scenario:
     """A data set, a world in which the data arrive, a memory size, and a net to train."""
 
-    name: str = field(metadata=LABEL_METADATA)
+    name: str = field(metadata=NAME_METADATA)
     local: LocalTraining
     """Local training, unless the recipe sets its own."""
     data: DataSource = choice(SOURCES)
@@ -93,6 +99,7 @@ class Scenario:
     """Drift of the data over time; None: as the world defines it."""
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         convert_parts(self)
         object.__setattr__(self, "metrics", name_metrics(self.metrics))
         if self.headline is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from thalweg.core.errors import UnknownName, require
+from thalweg.core.registry import make_name
 from thalweg.data import (
     ArrayFolder,
     Arrays,
@@ -136,7 +137,7 @@ def gaussian_mixture() -> Scenario:
 def own_data(source: DataSource, name: str) -> Scenario:
     """User data: a table or arrays, replayed in time order by the clients in the data."""
     return Scenario(
-        name=name,
+        name=make_name(name),
         data=source,
         net=Mlp(hidden=(64,)),
         world=Replay(division="interleaved", arrivals=0, availability=1.0),
