@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,11 @@ from contracts.examples import train_request_for
 from engine.bytes_federation import BytesFederation, load
 from engine.recipe_runs import SMALL
 from thalweg.core.errors import BadMessage, RunError, ShapeMismatch
+from thalweg.core.types import Floats32
 from thalweg.engine.plan import make_plan
 from thalweg.federation import Hello, SurveyRequest, TrainResponse
 from thalweg.network.remote_node import RemoteNode
-from thalweg.network.wire import from_bytes, to_bytes
+from thalweg.network.wire import Request, from_bytes, to_bytes
 
 
 def remote(recipe: str = "fedogd") -> RemoteNode:
@@ -127,3 +130,60 @@ def test_probe_round_changes_no_state_and_does_not_end_the_round() -> None:
     assert (state.last_round, state.client.stream_round, state.client.session) == (4, 2, 1)
     with pytest.raises(BadMessage, match="round 5 is over"):
         node.handle(state, to_bytes(probe_round, node.schema))
+
+
+def vectors(**lengths: int) -> dict[str, Floats32]:
+    return {name: np.ones(length, dtype=np.float32) for name, length in lengths.items()}
+
+
+P = 4810  # parameters of the net
+
+
+@pytest.mark.parametrize(
+    ("settings", "stage", "values", "reason"),
+    [
+        ("scaffold", "objective", {}, "common is missing"),
+        ("scaffold", "objective", {"common": 3}, "common has 3 numbers, not 4810"),
+        ("fedavg objective=continuous", "objective", {"teacher": 3}, "teacher has 3 numbers"),
+        ("fedavg objective=curvature", "objective", {"others_fisher": P}, "params is missing"),
+        ("fedrc", "bank", {}, "learn_since is missing"),
+        ("fedrc", "bank", {"learn_since": 1, "step_began": 1, "label_priors": 9}, "9 numbers"),
+    ],
+)
+def test_request_without_the_values_that_a_policy_needs_is_rejected_and_not_charged(
+    settings: str, stage: str, values: dict[str, int], reason: str
+) -> None:
+    recipe, *overrides = settings.split()
+    plan = make_plan(recipe, "digits-partial", seed=2, overrides=[*SMALL, *overrides])
+    charged = list[Request]()
+    nodes = BytesFederation(plan, load(plan.scenario.data, plan.seed)).nodes
+    node = replace(nodes[3], charge=charged.append)
+    params = np.zeros(node.schema.num_params, dtype=np.float32)
+    broadcast = {stage: vectors(**values)} if values else {}
+    request = to_bytes(train_request_for(4, 3, params, broadcast=broadcast), node.schema)
+    with pytest.raises(BadMessage, match=f"broadcast of {stage}: .*{reason}"):
+        node.handle(node.new_client(), request)
+    assert not charged
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        ("scaffold", {"objective": {"common": P}}),
+        ("fedavg objective=continuous", {}),
+        ("fedavg objective=curvature", {}),
+        ("fedrc", {"bank": {"learn_since": 1, "step_began": 1, "label_priors": 10}}),
+    ],
+)
+def test_request_with_the_values_that_a_policy_needs_is_executed(
+    settings: str, values: dict[str, dict[str, int]]
+) -> None:
+    recipe, *overrides = settings.split()
+    plan = make_plan(recipe, "digits-partial", seed=2, overrides=[*SMALL, *overrides])
+    node = BytesFederation(plan, load(plan.scenario.data, plan.seed)).nodes[3]
+    assert node.schema.num_params == P
+    broadcast = {stage: vectors(**lengths) for stage, lengths in values.items()}
+    params = np.zeros(P, dtype=np.float32)
+    request = to_bytes(train_request_for(4, 3, params, broadcast=broadcast), node.schema)
+    state, _ = node.handle(node.new_client(), request)
+    assert state.last_round == 4

@@ -8,6 +8,7 @@ import numpy as np
 
 from thalweg.bank.base import BankAssignment, SplitContext, require_cohort, require_concepts
 from thalweg.bank.soft import SINCE, find_random_models
+from thalweg.core.claims import Delivery, check_vector
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 
 
@@ -91,6 +92,9 @@ class Oracle:
 
     def init_split(self, num_classes: int) -> None:
         return None
+
+    def validate_delivery(self, delivery: Delivery) -> str | None:
+        return check_vector(delivery.values, SINCE, 1)
 
     def split_samples(
         self, kept: None, split: SplitContext, received: Mapping[str, Floats32]

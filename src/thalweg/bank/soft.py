@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.bank.base import BankAssignment, SplitContext, require_cohort
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, Delivery, check_vector, first_reason
 from thalweg.core.types import Floats, Floats32, Ints, Roster
 from thalweg.theory import client_mixture, label_mass, label_priors, responsibilities
 
@@ -74,6 +74,14 @@ class SoftBank:
             mixture = client_mixture(shares)
         mass = label_mass(shares, labels, num_classes).astype(np.float32)
         return MixtureState(began, mixture, mass), weights
+
+    def validate_delivery(self, delivery: Delivery) -> str | None:
+        num_priors = delivery.num_models * delivery.num_classes
+        return first_reason(
+            check_vector(delivery.values, SINCE, 1),
+            check_vector(delivery.values, BEGAN, 1),
+            check_vector(delivery.values, PRIORS, num_priors, least=0),
+        )
 
     def main_model(self, kept: MixtureState, models: Ints) -> int:
         return int(kept.mixture.argmax()) if len(kept.mixture) == len(models) else 0

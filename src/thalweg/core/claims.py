@@ -1,7 +1,7 @@
-"""Plausibility checks of the values that one client sends.
+"""Plausibility checks of the values that one client sends, or receives from the server.
 
-On a network, values come from devices that are not trusted. The wire format checks their shape;
-only the policy that uses them can check whether they are possible.
+On a network, the other side is not trusted. The wire format checks that values are finite; only the
+policy that uses them can check whether they are possible.
 """
 
 from __future__ import annotations
@@ -32,6 +32,24 @@ class ValidatesClaims(Protocol):
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Return why the values are impossible, as a sentence; none if they are possible."""
+        ...
+
+
+class Delivery(NamedTuple):
+    """The values that one client receives for a stage, with the facts needed to check them."""
+
+    values: Mapping[str, npt.NDArray[Any]]  # (E,) by name; empty: the server sends none
+    num_params: int
+    num_models: int  # models that the client receives
+    num_classes: int
+
+
+@runtime_checkable
+class ValidatesDelivery(Protocol):
+    """A policy whose client part rejects values of the server that it cannot use."""
+
+    def validate_delivery(self, delivery: Delivery) -> str | None:
+        """Return why the client cannot use the values, as a sentence; none if it can."""
         ...
 
 

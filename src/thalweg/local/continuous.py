@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from thalweg.core.claims import Delivery, check_vector
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, without_dropout
@@ -106,6 +107,12 @@ class Continuous:
         fit, kept = binary_distillation(student, teacher, batch.targets, num_old)
         shares = gradient_shares(student, batch.targets, batch.weights, num_old)
         return ((fit * shares + self.strength * kept) / 2 * batch.weights).sum(1)
+
+    def validate_delivery(self, delivery: Delivery) -> str | None:
+        """Accept a teacher, or none in the first session."""
+        if "teacher" not in delivery.values:
+            return None
+        return check_vector(delivery.values, "teacher", delivery.num_params)
 
     # --- server ---
 

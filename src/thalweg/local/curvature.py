@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from thalweg.core.capabilities import ModelProbe
-from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.claims import Claim, Delivery, check_vector, first_reason
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
@@ -95,6 +95,14 @@ class Curvature:
             return {"fisher": np.zeros_like(params), "fisher_params": np.zeros_like(params)}
         fisher = probe.squared_gradients(subsample_rows(rows, self.fisher_samples))
         return {"fisher": fisher, "fisher_params": fisher * params}
+
+    def validate_delivery(self, delivery: Delivery) -> str | None:
+        """Accept both vectors, or none in the first round."""
+        if not delivery.values:
+            return None
+        names = ("others_fisher", "others_fisher_params")
+        reasons = (check_vector(delivery.values, name, delivery.num_params) for name in names)
+        return first_reason(*reasons)
 
     # --- server ---
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from thalweg.core.capabilities import ModelProbe
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, Delivery, check_vector
 from thalweg.core.config import check_literals
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, TrainingSummary
@@ -117,6 +117,9 @@ class Scaffold:
         gradient = (summary.start.astype(np.float64) - summary.params) / distance
         change = (gradient - broadcast["common"]).astype(np.float32)
         return ClientVariate(state.values + change), {"change": change}
+
+    def validate_delivery(self, delivery: Delivery) -> str | None:
+        return check_vector(delivery.values, "common", delivery.num_params)
 
     # --- server ---
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from thalweg.core.claims import Delivery, ValidatesDelivery
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
 from thalweg.engine.node import Node, PredictionTotals
@@ -69,6 +70,7 @@ class RemoteNode:
         if isinstance(request, MaskRequest):
             return self._answer_mask_request(state, request)
         if isinstance(request, TrainRequest):
+            self._check_broadcast(request)
             self._check_mask_group(state, request)
             self.charge(request)
             client, response = self.node.train(state.client, request, earlier)
@@ -89,6 +91,21 @@ class RemoteNode:
         identity = self.mask_identity or MaskIdentity()
         masks, response = answer_mask_request(request, state.masks, secure_aggregation, identity)
         return state._replace(masks=masks), to_bytes(response, self.schema)
+
+    def _check_broadcast(self, request: TrainRequest) -> None:
+        """Reject a train request without the values that the recipe's policies need."""
+        for stage in ("memory", "objective", "bank"):
+            policy: object = getattr(self.schema.recipe, stage)
+            if not isinstance(policy, ValidatesDelivery):
+                continue
+            delivery = Delivery(
+                request.broadcast.get(stage, {}),
+                self.schema.num_params,
+                len(request.models),
+                self.node.clients.num_classes,
+            )
+            if reason := policy.validate_delivery(delivery):
+                raise BadMessage(f"TrainRequest: broadcast of {stage}: {reason}")
 
     def _check_mask_group(self, state: NodeState, request: TrainRequest) -> None:
         """Reject a train request for which secure aggregation permits no update."""
