@@ -14,8 +14,10 @@ import typer
 from rich.console import Console
 
 import thalweg.network.flower  # noqa: F401  (fails early if Flower is missing)
+from thalweg.aggregation.secure_aggregation import MAX_CLIENTS
 from thalweg.cli.progress import print_json
 from thalweg.cli.signals import Stopped, stop_on_signal
+from thalweg.core.config import UPPER_BOUNDS
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.registry import Registry
 from thalweg.nets.module import make_path_absolute
@@ -71,6 +73,9 @@ def join_command(
     options += ["--data-dir", str(data_dir.absolute())] if data_dir is not None else []
     options += ["--capacity", str(capacity)] if capacity is not None else []
     options += ["--queue", str(queue)] if queue is not None else []
+    _check_range("--client", client, 0, UPPER_BOUNDS["CLIENTS"] - 1)
+    _check_range("--capacity", capacity, 1, UPPER_BOUNDS["COUNT"])
+    _check_range("--queue", queue, 2, UPPER_BOUNDS["COUNT"])
     Registry.from_paths([*components, *([] if model is None else [model])])  # reports wrong paths
     for component in components:
         options += ["--component", make_path_absolute(component)]
@@ -103,6 +108,13 @@ def join_command(
     raise SystemExit(1)
 
 
+def _check_range(option: str, value: int | None, least: int, most: float) -> None:
+    require(
+        value is None or least <= value <= most,
+        f"{option} must be from {least} to {most:,}, got {value}.",
+    )
+
+
 def _secure_aggregation_options(
     trust: NodeTrust | None, peers: Path | None, min_participants: int | None
 ) -> list[str]:
@@ -115,9 +127,9 @@ def _secure_aggregation_options(
         options += ["--peers", str(peers.absolute())]
     if min_participants is not None:
         require(
-            min_participants >= 3,
-            f"--min-participants must be at least 3, got {min_participants}: a sum of fewer "
-            "clients reveals too much about each.",
+            3 <= min_participants <= MAX_CLIENTS,
+            f"--min-participants must be from 3 to {MAX_CLIENTS:,}, got {min_participants}: a sum "
+            "of fewer clients reveals too much about each.",
         )
         options += ["--min-participants", str(min_participants)]
     return options

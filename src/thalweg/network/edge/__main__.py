@@ -14,7 +14,7 @@ from types import FrameType
 
 from thalweg.core.errors import ThalwegError
 from thalweg.network.edge.daemon import Daemon, print_event
-from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.device_client import DeviceOptions, check_options
 from thalweg.network.edge.device_limits import DeviceLimits
 from thalweg.network.edge.store import Store
 
@@ -64,6 +64,7 @@ def _run(args: argparse.Namespace) -> str | None:
             account=args.privacy_account,
         )
         options.limits.limit_process()
+        check_options(options)
         daemon = Daemon(store, options, args.client, print_event)
         try:
             daemon.serve(args.socket)

@@ -9,7 +9,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
+from thalweg.core.config import check_ranges, list_names, load_object
+from thalweg.core.errors import ConfigError
 from thalweg.core.noise import SystemNoise
+from thalweg.core.registry import Registry
 from thalweg.engine.builders import apply_views, make_client_program
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
@@ -51,6 +54,14 @@ class DeviceOptions:
     min_participants: int | None = None  # of a secure sum; None: 3, and no sum is needed
     account: Path | None = None  # file of the privacy account; None: that of the user
 
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            capacity="[1, inf) or none",
+            queue="[2, inf) or none",
+            min_participants="[3, inf) or none",
+        )
+
     @property
     def can_replay(self) -> bool:
         """Whether it can take part in a run that replays samples."""
@@ -60,6 +71,16 @@ class DeviceOptions:
     def objects(self) -> tuple[str, ...]:
         """Paths of all objects of the owner that a server's plan may use by name."""
         return self.components if self.model is None else (*self.components, self.model)
+
+
+def check_options(options: DeviceOptions) -> None:
+    """Report unusable files of the owner before a server is contacted."""
+    Registry.from_paths(options.objects)
+    for path in options.objects:
+        if load_object(path) is None:
+            name = path.rpartition(":")[2]
+            raise ConfigError(f"{path}: there is no {name}.{list_names(path)} Correct the name.")
+    open_ledger(options)
 
 
 class DeviceClient(Protocol):
@@ -148,17 +169,24 @@ def make_replay_client(
     return ReplayClient(RemoteNode(node, schema, mask_identity, charge), store)
 
 
-def make_charge(recipe: Recipe, options: DeviceOptions, store: Store) -> Callable[[Request], None]:
-    """The function that charges the owner's account; it does nothing without `max_epsilon`."""
+def open_ledger(options: DeviceOptions) -> PrivacyLedger | None:
+    """The owner's privacy account; None without `max_epsilon`."""
     limits = options.limits
     if limits.max_epsilon is None:
-        return lambda request: None
-    ledger = PrivacyLedger(
+        return None
+    return PrivacyLedger(
         options.account or default_account(),
         name_data(options.data, options.data_dir),
         limits.max_epsilon,
         limits.delta,
     )
+
+
+def make_charge(recipe: Recipe, options: DeviceOptions, store: Store) -> Callable[[Request], None]:
+    """The function that charges the owner's account; it does nothing without `max_epsilon`."""
+    ledger = open_ledger(options)
+    if ledger is None:
+        return lambda request: None
     if store.read_membership() is None:  # a client that cannot respond does not join
         ledger.check(compute_response_cost(recipe))
     return PrivacyGuard(ledger, recipe).charge
