@@ -27,8 +27,9 @@ def test_join_without_tls_is_rejected_beyond_loopback(tmp_path: Path) -> None:
 
 def test_unusable_options_of_secure_aggregation_are_rejected(tmp_path: Path) -> None:
     words = ("join", "127.0.0.1", "--data", "replay", "--state", str(tmp_path / "client"))
-    with pytest.raises(ConfigError, match="--min-participants must be at least 3, got 2"):
-        run_command(*words, "--min-participants", "2")
+    for number in ("2", "16385"):
+        with pytest.raises(ConfigError, match=f"--min-participants must be from 3 to .* {number}"):
+            run_command(*words, "--min-participants", number)
     with pytest.raises(ConfigError, match="must be a folder with public keys of nodes"):
         run_command(*words, "--peers", str(tmp_path))
 
@@ -43,6 +44,28 @@ def test_unusable_options_of_secure_aggregation_are_rejected(tmp_path: Path) -> 
     ],
 )
 def test_invalid_limits_of_privacy_are_rejected(
+    options: list[str], match: str, tmp_path: Path
+) -> None:
+    state = tmp_path / "client"
+    with pytest.raises(ConfigError, match=match):
+        run_command("join", "127.0.0.1", "--data", "replay", "--state", str(state), *options)
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (["--client", "-1"], "--client must be from 0 to 999,999, got -1"),
+        (["--client", "1000000"], "--client must be from 0"),
+        (["--capacity", "0"], "--capacity must be from 1 to 10,000,000, got 0"),
+        (["--capacity", "1000000000000"], "--capacity must be from 1 to 10,000,000"),
+        (["--queue", "1"], "--queue must be from 2 to 10,000,000, got 1"),
+        (["--component", "mine.py"], "expected file.py:NAME"),
+        (["--recipes", ","], "--recipes: expected names"),
+        (["--recipes", "fedavg,,dpcs"], "--recipes: expected names"),
+    ],
+)
+def test_unusable_options_are_rejected_before_the_server_is_contacted(
     options: list[str], match: str, tmp_path: Path
 ) -> None:
     state = tmp_path / "client"

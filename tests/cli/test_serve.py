@@ -173,6 +173,7 @@ def test_format_event_gives_one_line(event: dict[str, object], line: str) -> Non
         (["--wait", "nan"], "wait must be at least 0 and at most 10,000,000 seconds, got nan"),
         (["--limit", "max_normal=1"], "max_normal"),
         (["--limit", "norm_factor=0.5"], "norm_factor"),
+        (["--limit", "norm_factor"], "--limit 'norm_factor': expected NAME=VALUE"),
         (["--port", "70000"], "--port must lie in 1 to 65535"),
     ],
 )

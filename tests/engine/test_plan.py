@@ -11,6 +11,7 @@ from thalweg.engine.plan import (
     plan_differences,
     plan_from_toml,
     plan_to_toml,
+    read_any_plan,
     read_plan,
 )
 from thalweg.memory import Dds, Fifo, UniformRatio
@@ -106,6 +107,12 @@ def test_a_missing_or_damaged_plan_is_reported(tmp_path):
     (tmp_path / "plan.toml").write_text("= nonsense")
     with pytest.raises(ConfigError, match="not a TOML file"):
         read_plan(tmp_path)
+    for text, found in (("", "an empty file"), ("seed = 1\n[scenario]\n", "seed, scenario")):
+        (tmp_path / "plan.toml").write_text(text)
+        for read in (read_plan, read_any_plan):
+            match = rf"plan\.toml is not a plan: expected a recipe and a scenario, got {found}\."
+            with pytest.raises(ConfigError, match=match):
+                read(tmp_path)
 
 
 def test_a_user_defined_policy_needs_no_registration(tmp_path):

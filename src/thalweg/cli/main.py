@@ -756,13 +756,13 @@ def join(
     or the state folder of another run); the message names the difference.
     """
     from thalweg.cli.join import join_command
-    from thalweg.network.edge.device_limits import DeviceLimits, parse_size
+    from thalweg.network.edge.device_limits import DeviceLimits, parse_recipes, parse_size
 
     limits = DeviceLimits(
         max_params,
         None if max_memory is None else parse_size(max_memory),
         min_interval,
-        () if recipes is None else tuple(name.strip() for name in recipes.split(",")),
+        () if recipes is None else parse_recipes(recipes),
         min_noise,
         max_epsilon,
         delta,

@@ -95,7 +95,7 @@ class ServeArguments:
         }
         options = {name: value for name, value in given.items() if value is not None}
         from_dict(ServeOptions, options, "serve")
-        limits = with_overrides(Limits(), self.limits)
+        limits = with_overrides(Limits(), self.limits, "--limit")
         named = [limit.partition("=")[0].strip() for limit in self.limits]
         return options | {"limits": {name: getattr(limits, name) for name in named}}
 

@@ -127,12 +127,15 @@ def with_settings(part: T, settings: Mapping[str, Any], where: str = "") -> T:
     return dataclasses.replace(part, **values)  # type: ignore[type-var]
 
 
-def with_overrides(part: T, assignments: Iterable[str]) -> T:
-    """Apply ``part.field=value`` texts, as in ``with_overrides(recipe, ["memory.budget=0.3"])``."""
-    return with_settings(part, parse_overrides(assignments))
+def with_overrides(part: T, assignments: Iterable[str], option: str = "--set") -> T:
+    """Apply ``part.field=value`` texts, as in ``with_overrides(recipe, ["memory.budget=0.3"])``.
+
+    `option` is the option of the command line that they come from.
+    """
+    return with_settings(part, parse_overrides(assignments, option))
 
 
-def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
+def parse_overrides(assignments: Iterable[str], option: str = "--set") -> dict[str, Any]:
     """Convert ``part.field=value`` texts to nested settings for `with_settings`; later ones win.
 
     >>> parse_overrides(["rounds=50", "memory=window", "memory.length=9"])
@@ -143,9 +146,8 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
         path, equals, text = assignment.partition("=")
         *outer, last = [name.strip() for name in path.split(".")]
         if not equals or not all((*outer, last)):
-            raise ConfigError(
-                f"--set {assignment!r}: expected part.field=value, such as rounds=50."
-            )
+            form = "part.field=value, such as rounds=50" if option == "--set" else "NAME=VALUE"
+            raise ConfigError(f"{option} {assignment!r}: expected {form}.")
         here = settings
         for name in outer:
             inner = here.get(name, {})

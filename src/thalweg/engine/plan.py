@@ -453,9 +453,15 @@ def parse_plan(text: str, where: str) -> dict[str, Any]:
     """Return the values of a plan from the text of a TOML file, without importing anything."""
     _check_size(len(text), where)
     try:
-        return parse_toml(text)
+        plain = parse_toml(text)
     except ValueError as error:
         raise ConfigError(f"{where} is not a TOML file of a plan: {error}.") from error
+    require(
+        "scenario" in plain and ("recipe" in plain or "baseline" in plain),
+        f"{where} is not a plan: expected a recipe and a scenario, got "
+        f"{', '.join(list(plain)[:5]) or 'an empty file'}.",
+    )
+    return plain
 
 
 def _check_size(size: int, where: str) -> None:

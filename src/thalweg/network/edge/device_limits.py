@@ -316,6 +316,17 @@ def limit_join_time(seconds: float = MAX_JOIN_S) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+def parse_recipes(text: str) -> tuple[str, ...]:
+    """Return the texts of ``A,B``.
+
+    >>> parse_recipes("fedavg, dpcs?selection.privacy.epsilon=1")
+    ('fedavg', 'dpcs?selection.privacy.epsilon=1')
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    require(all(names), f"--recipes: expected names such as fedavg,dpcs, got {text!r}.")
+    return names
+
+
 def parse_allowed_recipe(text: str) -> Recipe:
     """Return the recipe of ``NAME`` or ``NAME?field=value&field=value``.
 
@@ -323,7 +334,7 @@ def parse_allowed_recipe(text: str) -> Recipe:
     0.5
     """
     name, _, settings = text.partition("?")
-    return with_overrides(get_recipe(name), settings.split("&") if settings else ())
+    return with_overrides(get_recipe(name), settings.split("&") if settings else (), "--recipes")
 
 
 def _has_same_components(recipe: Recipe, allowed: Recipe) -> bool:
