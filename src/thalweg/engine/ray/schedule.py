@@ -39,10 +39,13 @@ class ActorPool(Protocol):
 
 
 class ActorSchedule:
-    """Distributes some calls to the actors of a pool, and repeats those whose actor is lost."""
+    """Distributes some calls to the actors of a pool, and repeats those whose actor is lost.
 
-    def __init__(self, pool: ActorPool, calls: Sequence[ActorCall]) -> None:
-        self._pool, self._calls = pool, calls
+    With `fetches`, results are copied to this node while other calls are computed.
+    """
+
+    def __init__(self, pool: ActorPool, calls: Sequence[ActorCall], fetches: bool = False) -> None:
+        self._pool, self._calls, self._fetches = pool, calls, fetches
         self._ray = pool.ray
         self._todo = deque(range(len(calls)))
         self._attempts = [0] * len(calls)
@@ -97,6 +100,8 @@ class ActorSchedule:
             self._errors[which] = cause
         else:
             self._results[which] = results
+            if self._fetches and len(results) > 1:  # starts copies, and does not wait for them
+                ray.wait(results[:-1], num_returns=len(results) - 1, timeout=0)
 
     def _repeat(self, which: int) -> None:
         self._attempts[which] += 1

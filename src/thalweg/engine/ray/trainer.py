@@ -90,7 +90,8 @@ class RayTrainer(ModelPredictions):
         ends = choose_shards(num_rows, self._num_params)
         models = self.ray.put(bank)
         calls = [ActorCall("train", (models, task, ends), len(ends) + 1) for task in tasks]
-        results = repeat_lost(lambda: self.call(calls))
+        stay = self._only_mean and 4 * num_rows * self._num_params > LOCAL_BYTES
+        results = repeat_lost(lambda: self.call(calls, fetches=not stay))
         losses = np.concatenate([np.empty(0), *(result[-1][0] for result in results)])
         finite = [np.empty(0, dtype=bool), *(result[-1][1] for result in results)]
         deltas = RemoteDeltas(
@@ -101,9 +102,7 @@ class RayTrainer(ModelPredictions):
             ends=ends,
             finite=np.concatenate(finite),
         )
-        if self._only_mean and deltas.nbytes > LOCAL_BYTES:
-            return cast(Floats32, deltas), losses
-        return np.asarray(deltas), losses
+        return cast(Floats32, deltas) if stay else np.asarray(deltas), losses
 
     def predict_many(
         self, models: Floats32, part: Part, rows: Ints | None = None
@@ -122,12 +121,13 @@ class RayTrainer(ModelPredictions):
         self.actors.clear()
         self._connection.close()
 
-    def call(self, calls: Sequence[ActorCall]) -> list[list[Any]]:
+    def call(self, calls: Sequence[ActorCall], fetches: bool = False) -> list[list[Any]]:
         """Return the results of all calls, in order: references, and the value of the last one.
 
-        Calls whose actor is lost are repeated on another one.
+        Calls whose actor is lost are repeated on another one. With `fetches`, results are copied to
+        this node while other calls are computed.
         """
-        return ActorSchedule(self, calls).run()
+        return ActorSchedule(self, calls, fetches).run()
 
     def get(self, reference: Any) -> Any:
         """Return the value of a reference."""
