@@ -21,11 +21,13 @@ import torch
 from speed import (
     CORES,
     Workload,
+    cpu_seconds,
     draw_batches,
     flat,
     make_data,
     make_tasks,
     plain_tensors,
+    seconds,
     time_in_turns,
 )
 from torch import Tensor, nn
@@ -266,10 +268,11 @@ def fast_round(
     tasks: list[StackTask],
     bank: Floats32,
     memo: Memo,
+    cores: int,
 ) -> Iterator[Callable[[], Floats32]]:
     """Yield a function that trains all clients and returns their updates (K, P)."""
     if not memo:
-        pool = make_trainer(net, objective, local, data, CORES, use_native=True)
+        pool = make_trainer(net, objective, local, data, cores, use_native=True)
         try:
             yield lambda: pool.train(bank, tasks)[0]
         finally:
@@ -291,13 +294,15 @@ def fast_round(
                 trainer.steps(stack, task.items[now], task.weights[now], task.live[now], tensors)
             trainer.finish(stack, deltas[part])
 
-        map_in_threads(work, list(zip(tasks, parts, strict=True)), CORES)
+        map_in_threads(work, list(zip(tasks, parts, strict=True)), cores)
         return deltas
 
     yield train
 
 
-def time_objective(work: Workload, name: str, repeats: int) -> tuple[float, float, float]:
+def time_objective(
+    work: Workload, name: str, repeats: int, uses_cpu_time: bool
+) -> tuple[float, float, float]:
     """Return the seconds of both sides for one round and the relative difference of the updates."""
     rng = np.random.default_rng(0)
     data = make_data(work, rng)
@@ -317,8 +322,10 @@ def time_objective(work: Workload, name: str, repeats: int) -> tuple[float, floa
         vectors = {"start": start, **memo}
         return plain_round(name, objective, model, local, tensors, batches, vectors)
 
-    with fast_round(objective, net, local, data, make_tasks(net, rows), bank, memo) as ours:
+    cores, timer = (1, cpu_seconds) if uses_cpu_time else (CORES, seconds)
+    tasks = make_tasks(net, rows)
+    with fast_round(objective, net, local, data, tasks, bank, memo, cores) as ours:
         expected = np.stack([flat(client) for client in plain()]) - bank
         errors = np.linalg.norm(ours() - expected, axis=1) / np.linalg.norm(expected, axis=1)
         difference = np.inf if errors.max() > 1e-2 else float(np.median(errors))
-        return *time_in_turns(plain, ours, repeats), difference
+        return *time_in_turns(plain, ours, repeats, timer), difference

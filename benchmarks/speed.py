@@ -4,6 +4,7 @@
     python benchmarks/speed.py --quick         a few seconds, less precise
     python benchmarks/speed.py --engine torch  without the native kernel
     python benchmarks/speed.py --objectives    A and B for every objective; a few minutes
+    python benchmarks/speed.py --cpu           CPU time on one thread, also on a busy machine
 
 The plain loop makes a deep copy of the module for each client and trains it with
 `torch.optim.SGD`, with as many threads as cores and without a DataLoader (which would take another
@@ -12,8 +13,8 @@ if the updates agree: to 1e-5 for half of the clients and to 1e-2 for every clie
 may differ because of ties: if two inputs of a pooling, or an input of a ReLU and zero, agree to
 seven digits, rounding decides where the gradient goes.
 
-Measure on an idle machine: other processes slow down threads that wait for one another more than
-independent processes.
+The targets are for an idle machine: other processes slow down threads that wait for one another
+more than independent processes. With `--cpu` both sides use one thread.
 """
 
 from __future__ import annotations
@@ -184,10 +185,13 @@ def cpu_seconds(action: Callable[[], object]) -> float:
 
 
 def time_in_turns(
-    plain: Callable[[], object], ours: Callable[[], object], repeats: int
+    plain: Callable[[], object],
+    ours: Callable[[], object],
+    repeats: int,
+    timer: Callable[[Callable[[], object]], float] = seconds,
 ) -> tuple[float, float]:
     """Call both functions alternately; return their median times in seconds."""
-    pairs = [(seconds(plain), seconds(ours)) for _ in range(repeats)]
+    pairs = [(timer(plain), timer(ours)) for _ in range(repeats)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 
 
@@ -201,7 +205,9 @@ def draw_batches(work: Workload, data: Dataset, rng: np.random.Generator) -> np.
     )
 
 
-def time_training(work: Workload, repeats: int, engine: str) -> tuple[float, float, float]:
+def time_training(
+    work: Workload, repeats: int, engine: str, uses_cpu_time: bool = False
+) -> tuple[float, float, float]:
     """Return the seconds of both sides for one round and the relative difference of the updates."""
     rng = np.random.default_rng(0)
     data = make_data(work, rng)
@@ -213,7 +219,8 @@ def time_training(work: Workload, repeats: int, engine: str) -> tuple[float, flo
     bank = flat(model)[None]
     x, y = plain_tensors(data)
     batches, tasks = torch.from_numpy(rows), make_tasks(net, rows)
-    pool = make_trainer(net, TaskLoss(), local, data, CORES, use_native=engine == "fast")
+    cores = 1 if uses_cpu_time else CORES
+    pool = make_trainer(net, TaskLoss(), local, data, cores, use_native=engine == "fast")
     try:
         trained = plain_round(model, local, x, y, batches)
         expected = np.stack([flat(client) for client in trained]) - bank
@@ -226,6 +233,7 @@ def time_training(work: Workload, repeats: int, engine: str) -> tuple[float, flo
             lambda: plain_round(model, local, x, y, batches),
             lambda: pool.train(bank, tasks),
             repeats,
+            cpu_seconds if uses_cpu_time else seconds,
         )
     finally:
         pool.close()
@@ -299,22 +307,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--engine", choices=("fast", "torch"), default="fast")
     parser.add_argument("--objectives", action="store_true", help="A and B for every objective")
+    parser.add_argument("--cpu", action="store_true", help="CPU time of the training on one thread")
     options = parser.parse_args(arguments)
+    if options.cpu:
+        torch.set_num_threads(1)
     repeats = 3 if options.quick else 21
 
     use_native_sum()
     kernel = "torch" if options.engine == "torch" else get_kernel_name()
     versions = f"{CORES} cores, torch {torch.__version__}, kernel {kernel}"
-    print(f"{versions}, medians of {repeats} repetitions, ms per round")
+    what = "CPU ms of one thread" if options.cpu else "ms"
+    print(f"{versions}, medians of {repeats} repetitions, {what} per round")
     print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'error':>8s}")
     chosen = [work for work in WORKLOADS if work.name in options.only]
     if options.objectives:
         small = [work for work in chosen if work.name in "AB"]
-        return 1 if any([*report_objectives(small, repeats)]) else 0
+        return 1 if any([*report_objectives(small, repeats, options.cpu)]) else 0
     differs = False
     for work in chosen:
         what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
-        differs |= report(what, *time_training(work, repeats, options.engine), work.target)
+        differs |= report(
+            what, *time_training(work, repeats, options.engine, options.cpu), work.target
+        )
     if "P" in options.only and options.engine == "fast":  # worker processes are not counted
         what = "P  10,000 predictions of LeNet-5, CPU time"
         plain, ours, error = time_predictions(repeats, options.engine)
@@ -325,7 +339,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if differs else 0
 
 
-def report_objectives(works: Sequence[Workload], repeats: int) -> Iterator[bool]:
+def report_objectives(
+    works: Sequence[Workload], repeats: int, uses_cpu_time: bool
+) -> Iterator[bool]:
     """Print a line per objective and net; yield whether the two sides differ."""
     import objectives
 
@@ -340,7 +356,8 @@ def report_objectives(works: Sequence[Workload], repeats: int) -> Iterator[bool]
                 yield True
                 continue
             what = f"{work.name}  {work.what}, {name}"
-            yield report(what, *objectives.time_objective(work, name, repeats), OBJECTIVE_TARGET)
+            times = objectives.time_objective(work, name, repeats, uses_cpu_time)
+            yield report(what, *times, OBJECTIVE_TARGET)
 
 
 def report(what: str, plain: float, ours: float, error: float, target: float) -> bool:
