@@ -8,7 +8,8 @@
 
 The plain loop makes a deep copy of the module for each client and trains it with
 `torch.optim.SGD`, with as many threads as cores and without a DataLoader (which would take another
-10 to 100 % of the time). Both sides get the same mini-batches and run alternately. Times only count
+10 to 100 % of the time). Both sides get the same mini-batches and run alternately, each for at least
+50 ms of consecutive rounds after one that is not counted. Times only count
 if the updates agree: to 1e-5 for half of the clients and to 1e-2 for every client. Single clients
 may differ because of ties: if two inputs of a pooling, or an input of a ReLU and zero, agree to
 seven digits, rounding decides where the gradient goes.
@@ -45,6 +46,7 @@ from thalweg.nets import NETS, Cnn, LeNet5, Linear, Mlp, NetSpec, make_model_spe
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MEAN, STD = 0.3, 0.35
+MEASURED_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -170,18 +172,29 @@ def make_tasks(net: Any, rows: np.ndarray) -> list[StackTask]:
     return tasks
 
 
-def seconds(action: Callable[[], object]) -> float:
-    time.sleep(0.02)  # threads of the previous call may still be active
-    began = time.perf_counter()
+def measure(action: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Return the mean time of a call: of as many calls in a row as fit into `MEASURED_SECONDS`.
+
+    The first call is not counted: it starts threads and loads caches after a pause or after the
+    other side. A run also computes one round after the other.
+    """
     action()
-    return time.perf_counter() - began
+    began, calls = time.perf_counter(), 0
+    clock_began = clock()
+    while calls == 0 or time.perf_counter() - began < MEASURED_SECONDS:
+        action()
+        calls += 1
+    return (clock() - clock_began) / calls
+
+
+def seconds(action: Callable[[], object]) -> float:
+    time.sleep(0.02)  # threads of the other side may still be active
+    return measure(action, time.perf_counter)
 
 
 def cpu_seconds(action: Callable[[], object]) -> float:
     """Return the CPU time of all threads of this process."""
-    began = time.process_time()
-    action()
-    return time.process_time() - began
+    return measure(action, time.process_time)
 
 
 def time_in_turns(
