@@ -8,11 +8,11 @@
 
 The plain loop makes a deep copy of the module for each client and trains it with
 `torch.optim.SGD`, with as many threads as cores and without a DataLoader (which would take another
-10 to 100 % of the time). Both sides get the same mini-batches and run alternately, each for at least
-50 ms of consecutive rounds after one that is not counted. Times only count
-if the updates agree: to 1e-5 for half of the clients and to 1e-2 for every client. Single clients
-may differ because of ties: if two inputs of a pooling, or an input of a ReLU and zero, agree to
-seven digits, rounding decides where the gradient goes.
+10 to 100 % of the time). Both sides get the same mini-batches and run alternately, each for at
+least 50 ms of consecutive rounds after one that is not counted. Times only count if the updates
+agree: to 1e-5 for half of the clients and to 1e-2 for every client. Single clients may differ
+because of ties: if two inputs of a pooling, or an input of a ReLU and zero, agree to seven digits,
+rounding decides where the gradient goes.
 
 The targets are for an idle machine: other processes slow down threads that wait for one another
 more than independent processes. With `--cpu` both sides use one thread.
