@@ -231,8 +231,19 @@ def test_states_prints_one_line_per_cluster_and_draws_a_figure(thalweg, tmp_path
     assert "no known latent states" in done.stderr
 
 
+def test_explain_lists_what_was_monitored_and_the_events(thalweg):
+    sets = ["--set", "alarm=page-hinkley", "--rounds", "32"]
+    done = thalweg("run", "fedavg", "--on", "alarms-digits", *sets, "--out", "watched")
+    assert "monitors   the error of each client (alarm page-hinkley" in done.stdout
+    text = thalweg("explain", "watched").stdout
+    assert "monitored: the error of each client (alarm page-hinkley" in text
+    assert "Round 31: alarms at clients 2, 5, 6 and 7." in text  # the drift is in round 31
+    found = json.loads(thalweg("explain", "watched", "--json").stdout)
+    assert (found["rounds"], found["decisions"]) == (32, [])
+
+
 def test_gap_and_variability_reject_a_folder_without_a_run(thalweg):
-    for command in ("gap", "variability"):
+    for command in ("gap", "variability", "explain"):
         done = thalweg(command, "nowhere")
         assert done.returncode == 2
         assert "nowhere" in done.stderr

@@ -70,7 +70,8 @@ def test_session_start_is_shown_only_if_it_is_not_the_default() -> None:
 def test_each_component_that_is_not_the_default_is_shown() -> None:
     for part, choice in (("robust", "median"), ("privacy", "gaussian"), ("alarm", "ddm")):
         assert part not in render_plan()
-        (line,) = [line for line in render_plan(f"{part}={choice}").splitlines() if part in line]
+        lines = render_plan(f"{part}={choice}").splitlines()
+        (line,) = [line for line in lines if f"── {part} " in line]
         assert choice in line
 
 

@@ -992,6 +992,24 @@ def doctor(
 
 
 @app.command()
+def explain(
+    run_folder: Annotated[Path, typer.Argument(help="Folder of a run, finished or not.")],
+    as_json: JsonObject = False,
+    debug: Debug = False,
+) -> None:
+    """Describe in sentences what happened in a run, and why.
+
+    thalweg explain runs/auto-digits-partial-seed0
+
+    Lists what the recipe monitored, then alarms, sessions, changes of models
+    and the decisions of its policies with their reasons, round by round.
+    """
+    from thalweg.cli.explain import explain_command
+
+    explain_command(run_folder, as_json=as_json)
+
+
+@app.command()
 def gap(
     run_folder: Annotated[Path, typer.Argument(help="Folder of a run of sfedpo.")],
     as_json: JsonObject = False,

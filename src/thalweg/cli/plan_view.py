@@ -22,6 +22,7 @@ from thalweg.forecast import Auto, Exact, resolve_forecast
 from thalweg.local import LocalTraining
 from thalweg.losses import LOSSES
 from thalweg.recipes import Recipe
+from thalweg.recipes.monitoring import list_monitored
 from thalweg.streams import World
 
 # These parts are always shown; all others only if they differ from the default.
@@ -72,6 +73,8 @@ def plan_tree(
         is_common = name in COMMON_PARTS and name != "loss"  # the default depends on the task
         if not is_ignored and (is_common or not is_default):
             branches.append(Branch(name, line, changes, is_default))
+    if isinstance(plan, Plan):
+        branches += [Branch("monitors", text) for text in list_monitored(plan.recipe)]
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
         changes = _changes(plan.baseline, get_method(before), ("pooled", "feedback"))

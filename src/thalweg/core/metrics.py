@@ -522,6 +522,12 @@ _DECLARED = (
         applies="recipes with a drift detector",
     ),
     Metric(
+        "decisions",
+        "Decisions of adaptive policies: what was done (what), the reason, and numbers",
+        "record",
+        applies="recipes whose policies take decisions; in sentences: thalweg explain",
+    ),
+    Metric(
         "step_accuracy",
         "Test accuracy of the clients, each with its own models and its own view of the test set, "
         "averaged over clients and over the ends of the steps between drifts",

@@ -15,6 +15,7 @@ from thalweg.core.metrics import is_redundant
 from thalweg.report.cells import Cell, group_by_recipe, scores
 from thalweg.report.curves import Panel, bank_panels, panels
 from thalweg.report.events import event_tables
+from thalweg.report.explain import explain_rows
 from thalweg.report.figure import SAME_STYLE, choose_colour, panels_svg
 from thalweg.report.numbers import NONE, format_metric, p_value, paired_amount, points
 from thalweg.report.render import write_report_file
@@ -37,6 +38,7 @@ from thalweg.report.transitions import transition_table
 
 # Even if the escaping failed somewhere, the browser would not run or fetch anything.
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+MAX_DECISIONS = 30  # of one run on a page
 BAND_CAPTION = "Lines are means over finished seeds; bands show one standard deviation."
 
 
@@ -70,6 +72,7 @@ def page(
         figure_section(cells),
         timeline_section(cells),
         bank_section(cells),
+        decisions_section(cells),
         differences_section(summaries),
         seeds_section(cells),
         commands_section(cells),
@@ -185,6 +188,28 @@ def timeline_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     )
     text = f'<p class="quiet">{note}</p>\n'
     return section("Alarms by client", text + "".join(parts), level=level)
+
+
+def decisions_section(cells: Sequence[Cell], *, level: int = 2) -> str:
+    """Decisions of the policies with their reasons; empty if none was recorded."""
+    parts = []
+    for recipe, group in group_by_recipe(cells).items():
+        done = [cell for cell in group if cell.is_done]
+        decided = [cell for cell in done if any(row.get("decisions") for row in cell.rows)]
+        if decided:
+            lines = explain_rows(decided[0].rows)
+            items = "".join(f"<li>{escape(line)}</li>\n" for line in lines[:MAX_DECISIONS])
+            more = len(lines) - MAX_DECISIONS
+            rest = f'<p class="quiet">{more} more: thalweg explain.</p>\n' if more > 0 else ""
+            title = f"{recipe}, seed {decided[0].seed}: {len(lines)} events"
+            parts.append(
+                f"<details open>\n<summary>{escape(title)}</summary>\n<ul>\n{items}</ul>\n{rest}"
+                "</details>\n"
+            )
+    if not parts:
+        return ""
+    note = '<p class="quiet">The first finished run with a decision of each recipe.</p>\n'
+    return section("Decisions", note + "".join(parts), level=level)
 
 
 def bank_section(cells: Sequence[Cell], *, level: int = 2) -> str:
