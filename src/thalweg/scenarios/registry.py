@@ -36,6 +36,7 @@ from thalweg.scenarios.base import Scenario
 from thalweg.scenarios.churn import CHURN
 from thalweg.scenarios.drift import DRIFT
 from thalweg.scenarios.inflows import INFLOWS
+from thalweg.scenarios.mixed import MIXED
 from thalweg.scenarios.real_streams import REAL_STREAMS
 from thalweg.streams import LatentStates, Replay
 
@@ -170,6 +171,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     **DRIFT,
     **REAL_STREAMS,
     **ALARMS,
+    **MIXED,
 }
 
 
