@@ -3,33 +3,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.claims import Claim
 from thalweg.core.config import check_literals, check_ranges, choice
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.types import Floats, Ints, Roster, Supplies
-from thalweg.selection.base import cohort_size, last_known
+from thalweg.selection.base import cohort_size
 from thalweg.selection.counters import COUNTERS, LabelCounter, MemoryCounter
 from thalweg.selection.drawing import DRAWS, fill_uniformly, mix_with_uniform, num_positive
-from thalweg.selection.label_privacy import LabelPrivacy, PrivacyAccount, frequencies
-from thalweg.theory import PrivacyCost
+from thalweg.selection.label_privacy import LabelPrivacy, frequencies
+from thalweg.selection.label_survey import COUNTS, MIX, LabelCounts, LabelSurvey, mix_distances
 
 GOALS = ("uniform", "mean", "pooled_counts")
-# Names of the uploads.
-MIX, COUNTS, SPENT = "label_mix", "label_counts", "epsilon_spent"
-MAX_VALUE = {MIX: 1.0, COUNTS: 1e7}  # largest accepted value per class
-
-
-class LabelCounts(NamedTuple):
-    """What DPCS keeps at each client."""
-
-    counter_state: Any  # of the counter
-    account: PrivacyAccount
 
 
 class DrawProbabilities(NamedTuple):
@@ -42,7 +31,7 @@ class DrawProbabilities(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dpcs:
+class Dpcs(LabelSurvey):
     r"""DPCS: draw clients such that the expected label mix of the cohort is close to a goal.
 
     Before every round all present clients report their label mix. The server computes
@@ -105,67 +94,22 @@ class Dpcs:
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
         self._check_classes(num_classes)
 
-    @property
-    def adds_noise(self) -> bool:
-        """Whether clients add privacy noise to what they report."""
-        return self.privacy.epsilon is not None
-
-    @property
-    def survey_cost(self) -> PrivacyCost:
-        """What one report discloses if a sample is replaced, also with other `neighbours`."""
-        if self.privacy.epsilon is None:
-            return PrivacyCost.unlimited()
-        return PrivacyCost(laplace={2 / self.privacy.scale: 1})
-
     # --- client ---
-
-    @property
-    def sends_models(self) -> bool:
-        return False
-
-    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.present
 
     def init_counts(self, num_classes: int) -> LabelCounts:
         self._check_classes(num_classes)
-        return LabelCounts(self.counter.init(num_classes), self.privacy.init(num_classes))
-
-    def count_labels(self, label_counts: LabelCounts, labels: Ints) -> LabelCounts:
-        return LabelCounts(
-            self.counter.count_labels(label_counts.counter_state, labels),
-            self.privacy.count_arrivals(label_counts.account, len(labels)),
-        )
-
-    def answer_survey(self, context: SurveyContext) -> tuple[LabelCounts, Mapping[str, Floats]]:
-        """Report the label mix, or the counts if the goal needs them; zeros: no data."""
-        label_counts: LabelCounts = context.label_counts
-        true = self.counter.histogram(label_counts.counter_state, context)
-        account, counts = self.privacy.release(
-            label_counts.account, true, self.counter.span, context.noise
-        )
-        label_counts = label_counts._replace(account=account)
-        if counts is None:
-            return label_counts, {}
-        uploads = {COUNTS: counts} if self._needs_counts else {MIX: frequencies(counts)}
-        if self.privacy.epsilon is not None:
-            uploads[SPENT] = np.array([account.spent])
-        return label_counts, uploads
+        return super().init_counts(num_classes)
 
     # --- server ---
 
+    @property
+    def needs_counts(self) -> bool:
+        return self.goal == "pooled_counts"
+
     def validate_claim(self, claim: Claim) -> str | None:
-        """Accept a label mix (sum one, or all zero), or counts if the goal needs them."""
-        uploads, name = claim.uploads, COUNTS if self._needs_counts else MIX
-        length = len(self.goal) if isinstance(self.goal, tuple) else claim.num_classes
-        spent = check_vector(uploads, SPENT, 1, least=0) if SPENT in uploads else None
-        if reason := first_reason(
-            check_vector(uploads, name, length, least=0, most=MAX_VALUE[name]), spent
-        ):
-            return reason
-        total = float(uploads[name].sum())
-        if name == MIX and total != 0 and abs(total - 1) > 1e-6:
-            return f"{MIX} sums to {total:g}, not to 1."
-        return None
+        if isinstance(self.goal, tuple):
+            claim = claim._replace(num_classes=len(self.goal))
+        return super().validate_claim(claim)
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.present))
@@ -208,18 +152,14 @@ class Dpcs:
         )
         return {
             "cohort_mix": realised.tolist(),
-            **_distances("cohort_mix", realised - draw_probabilities.goal),
-            **_distances("expected_mix", expected - draw_probabilities.goal),
-            **self._epsilon_metrics(roster),
+            **mix_distances("cohort_mix", realised - draw_probabilities.goal),
+            **mix_distances("expected_mix", expected - draw_probabilities.goal),
+            **self.epsilon_metrics(roster),
         }
-
-    @property
-    def _needs_counts(self) -> bool:
-        return self.goal == "pooled_counts"
 
     def _rows(self, roster: Roster) -> Floats:
         """Return (N, C) the last report of every client; zeros: no report, or no data."""
-        rows = roster.known.get(COUNTS if self._needs_counts else MIX)
+        rows = roster.known.get(COUNTS if self.needs_counts else MIX)
         return np.zeros((roster.num_clients, 0)) if rows is None else np.nan_to_num(rows)
 
     def _goal_mix(self, rows: Floats) -> Floats:
@@ -231,7 +171,7 @@ class Dpcs:
         if isinstance(self.goal, tuple):
             return np.array(self.goal, dtype=np.float64)
         # Over all clients; absent ones as last reported.
-        pool = rows if self._needs_counts else frequencies(rows)
+        pool = rows if self.needs_counts else frequencies(rows)
         return frequencies(pool.sum(0))
 
     def _fill_probabilities(self, probs: Floats, size: int) -> Floats:
@@ -247,16 +187,6 @@ class Dpcs:
                 "selection.ridge."
             )
         return probs
-
-    def _epsilon_metrics(self, roster: Roster) -> dict[str, float]:
-        spent = last_known(roster, SPENT)
-        spent = spent[np.isfinite(spent)]
-        if self.privacy.epsilon is None or len(spent) == 0:
-            return {}
-        return {
-            "epsilon_spent_max": float(spent.max()),
-            "epsilon_spent_mean": float(spent.mean()),
-        }
 
     def _check_classes(self, num_classes: int) -> None:
         if isinstance(self.goal, tuple) and len(self.goal) != num_classes:
@@ -277,8 +207,3 @@ def _check_goal(goal: str | tuple[float, ...]) -> None:
         "goal must be one of uniform, mean, pooled_counts, or a distribution over the classes: a "
         f"tuple of non-negative shares that sum to 1, got {goal!r}.",
     )
-
-
-def _distances(name: str, gap: Floats) -> dict[str, float]:
-    """Return the L1 and L2 norm of a difference of label mixes, by metric name."""
-    return {f"{name}_l1": float(np.abs(gap).sum()), f"{name}_l2": float(np.linalg.norm(gap))}
