@@ -95,6 +95,20 @@ class LargestValues:
         return np.argsort(-values)[:2]
 
 
+@dataclass(frozen=True)
+class InTurn:
+    """Chooses the two clients whose last choice is the longest ago."""
+
+    def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        last = roster.known.get("last", np.full(roster.num_clients, -1.0))
+        return np.argsort(last, kind="stable")[:2]
+
+    def record_choice(self, roster: Roster, chosen: Ints) -> Mapping[str, Floats]:
+        last = roster.known.get("last", np.full(roster.num_clients, -1.0)).copy()
+        last[chosen] = roster.rnd
+        return {"last": last}
+
+
 def run_rounds(
     recipe: Recipe, federation: ScriptedFederation, rounds: int = 1, start: float = 0.0
 ) -> tuple[ServerState, list[Updates]]:
@@ -117,6 +131,14 @@ def test_fedavg_adds_the_mean_update_by_samples() -> None:
     assert server.bank.tolist() == [[pytest.approx(6.0)]]
     assert server.known["num_samples"].tolist() == [1, 2, 3, 4]
     assert server.times_present.tolist() == [2, 2, 2, 2]
+
+
+def test_a_selection_finds_what_it_recorded_about_earlier_choices() -> None:
+    federation = ScriptedFederation()
+    server, _ = run_rounds(Recipe("in turn", Replace(), selection=InTurn()), federation, 3)
+    assert federation.cohorts == [[0, 1], [2, 3], [0, 1]]
+    assert server.known["last"].tolist() == [2, 2, 1, 1]
+    assert server.known["num_samples"].tolist() == [1, 2, 3, 4], "reports are stored as well"
 
 
 def test_the_selection_chooses_by_the_responses_of_surveyed_clients() -> None:

@@ -233,6 +233,18 @@ class ExtraMetrics(Protocol):
 
 
 @runtime_checkable
+class RecordsChoices(Protocol):
+    """A selection that stores numbers about its choices in `Roster.known`."""
+
+    def record_choice(self, roster: Roster, chosen: Ints) -> Mapping[str, Floats]:
+        """Return numbers (N,) by name, which replace those of the same names.
+
+        Called once per round with the chosen clients, ascending; not in probe rounds.
+        """
+        ...
+
+
+@runtime_checkable
 class ChecksWorld(Protocol):
     """A policy that rejects worlds in which it cannot work, before the run starts."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from thalweg.aggregation import CombinedUpdates, ScalesLr, WeighsRounds
 from thalweg.aggregation.weights import TOTAL
 from thalweg.bank import ExtraBankMetrics
-from thalweg.core.capabilities import Broadcast, ExtraMetrics
+from thalweg.core.capabilities import Broadcast, ExtraMetrics, RecordsChoices
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Job, Updates
@@ -23,7 +23,7 @@ from thalweg.sample_weights import AssignsWeights
 
 
 def choose_cohort(ctx: RoundContext) -> None:
-    """Choose the clients of this round, and count the clients that are present."""
+    """Choose the clients of this round, and record the choice and the clients that are present."""
     roster, selection = ctx.roster, ctx.recipe.selection
     chosen = selection.choose(ctx.roster_for(selection), rng_for(ctx.seed, Draw.SELECTION, ctx.rnd))
     cohort = np.unique(chosen)
@@ -32,13 +32,14 @@ def choose_cohort(ctx: RoundContext) -> None:
             f"{type(selection).__name__}.choose must return different clients out of the "
             f"{len(roster.present)} that are present, got {np.asarray(chosen).tolist()}."
         )
-    ctx.cohort = _drop_unweighted(ctx, cohort.astype(np.int64))
+    cohort, known = cohort.astype(np.int64), dict(roster.known)
+    if isinstance(selection, RecordsChoices):
+        known |= selection.record_choice(roster, cohort)
+    ctx.cohort = _drop_unweighted(ctx, cohort)
     ctx.roster = replace(roster, cohort=ctx.cohort)
     times_present = ctx.server.times_present.copy()
     times_present[roster.present] += 1
-    ctx.server = ctx.server._replace(
-        rnd=ctx.rnd + 1, times_present=times_present, known=dict(roster.known)
-    )
+    ctx.server = ctx.server._replace(rnd=ctx.rnd + 1, times_present=times_present, known=known)
 
 
 def _drop_unweighted(ctx: RoundContext, cohort: Ints) -> Ints:

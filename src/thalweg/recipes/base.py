@@ -27,6 +27,7 @@ from thalweg.bank import BANKS, Bank, ExtraBankMetrics, MixesModels, OneModel, S
 from thalweg.core.capabilities import (
     CountsLabels,
     ExtraMetrics,
+    RecordsChoices,
     ServerPart,
     Surveys,
     TracksSessions,
@@ -75,7 +76,7 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
     },
     "forecast": {RecognisesStates: (), OpensStates: (RecognisesStates,)},
     "sample_weights": {AssignsWeights: (), Surveys: (), ExtraMetrics: ()},
-    "selection": {Surveys: (), CountsLabels: (), ExtraMetrics: ()},
+    "selection": {Surveys: (), CountsLabels: (), ExtraMetrics: (), RecordsChoices: ()},
     "objective": {
         StatefulObjective: (),
         FinishesRound: (StatefulObjective,),

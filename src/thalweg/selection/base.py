@@ -13,8 +13,8 @@ class Selection(Protocol):
     """Chooses the cohort: the clients that train in a round.
 
     Implement `choose`; no base class is needed. Optional capabilities (`core.capabilities`):
-    survey clients before choosing (`Surveys`), count labels at each client (`CountsLabels`), and
-    add metrics to the round (`ExtraMetrics`).
+    survey clients before choosing (`Surveys`), count labels at each client (`CountsLabels`), store
+    numbers about choices (`RecordsChoices`), and add metrics to the round (`ExtraMetrics`).
     """
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
