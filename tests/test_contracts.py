@@ -147,6 +147,13 @@ def test_memory_policies_fulfil_their_contract(policy: Any) -> None:
         counter=selection.DecayCounter(0.5),
         privacy=selection.LabelPrivacy(epsilon=1.0, min_change=0.1, min_count=2),
     ),
+    selection.BalancedCohort(participation=1.0, goal="population", loss_weight=0.0),
+    selection.BalancedCohort(
+        tries=1,
+        patience=1.0,
+        counter=selection.WindowCounter(4),
+        privacy=selection.LabelPrivacy(epsilon=1.0, min_change=0.1, min_count=2),
+    ),
     selection.PowerOfChoice(form="cpow-d", candidates=1, batch=2),
     selection.PowerOfChoice(form="rpow-d", candidates=1000),
 )

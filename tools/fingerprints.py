@@ -80,6 +80,9 @@ CASES: dict[str, Case] = {
     "fedbuff+faults": _on_digits("fedbuff", "faults=unreliable", "server.size=6"),
     "ifca": _on_digits("ifca", "bank.models=3"),
     "dpcs": _on_digits("dpcs", "selection.participation=0.6"),
+    "balanced-cohort": _on_digits(
+        "fedavg", "selection=balanced-cohort", "selection.participation=0.6"
+    ),
     "powd": _on_digits("powd", "selection.participation=0.8"),
     "warmstart": Case(
         "warmstart", "churn-digits", ("rounds=14", "sessions.length=4", "evaluate_every=1")

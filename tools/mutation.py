@@ -36,6 +36,7 @@ TARGETS: dict[str, list[str]] = {
     "memory/dds.py": ["tests/memory/test_dds.py"],
     "federation/server_round.py": ["tests/federation"],
     "bank/feddaa.py": ["tests/bank/test_feddaa.py"],
+    "selection/balanced_cohort.py": ["tests/selection/test_balanced_cohort.py"],
     "selection/dpcs.py": ["tests/selection/test_dpcs.py"],
     "engine/run_folder.py": ["tests/engine/test_run_folder.py"],
 }

@@ -9,7 +9,7 @@ import numpy as np
 from contracts.checkpoint import round_trip, to_comparable
 from contracts.examples import some_roster
 from contracts.labelled_context import some_context
-from thalweg.core.capabilities import CountsLabels, ExtraMetrics, Surveys
+from thalweg.core.capabilities import CountsLabels, ExtraMetrics, RecordsChoices, Surveys
 from thalweg.core.types import Roster
 from thalweg.selection import Selection
 
@@ -23,6 +23,7 @@ ROSTERS = (
     some_roster(range(0, 1000, 2), 1000, rnd=99),
 )
 NUM_CLASSES = 3
+COMPLETE = ("last_chosen", "rounds_waited")  # written by a rule for all clients, not reported
 SEEDS = range(20)
 
 
@@ -50,13 +51,16 @@ def random_roster(seed: int) -> Roster:
         "epsilon_spent": rng.random((num_clients, 1)),
         "candidate_loss": rng.integers(-1, 3, (num_clients, 1)),
         "loss": rng.integers(0, 3, num_clients),
+        "last_chosen": rng.integers(-1, 4, num_clients),
+        "rounds_waited": rng.poisson(9.0, num_clients),
         "num_samples": rng.poisson(2.0, num_clients) * rng.integers(0, 100, num_clients),
     }
     known = {}
     for name, table in tables.items():
         if rng.random() < 0.8:
             known[name] = table.astype(np.float64)
-            known[name][rng.random(num_clients) < rng.choice([0.0, 0.3, 1.0])] = np.nan
+            if name not in COMPLETE:
+                known[name][rng.random(num_clients) < rng.choice([0.0, 0.3, 1.0])] = np.nan
     return some_roster(present.tolist(), num_clients, known=known)
 
 
@@ -73,6 +77,8 @@ def _check_choice(rule: Selection, roster: Roster) -> None:
         assert chosen.tolist() == again.tolist(), "same generator, same choice"
         if isinstance(rule, ExtraMetrics):
             _check_extra_metrics(rule, roster, chosen)
+        if isinstance(rule, RecordsChoices):
+            _check_record(rule, roster, chosen)
     assert to_comparable(vars(roster)) == before, "the roster does not change"
 
 
@@ -80,6 +86,13 @@ def _check_extra_metrics(rule: ExtraMetrics, roster: Roster, chosen: Any) -> Non
     for value in rule.extra_metrics(roster, chosen).values():
         assert np.isfinite(value).all(), "metrics are finite"
         assert isinstance(value, (float, list)), "metrics can be written as JSON"
+
+
+def _check_record(rule: RecordsChoices, roster: Roster, chosen: Any) -> None:
+    for values in rule.record_choice(roster, chosen).values():
+        assert values.shape == (roster.num_clients,), "a number for each client"
+        assert values.dtype == np.float64, "records are float64"
+        assert np.isfinite(values).all(), "records are finite"
 
 
 def _check_label_counts(rule: CountsLabels) -> None:

@@ -86,6 +86,7 @@ TUNED = {
     "selection=uniform": "selection.fraction=0.6",
     "selection=dpcs": "selection.participation=0.6",
     "selection=power-of-choice": "selection.participation=0.6",
+    "selection=balanced-cohort": "selection.participation=0.6",
     "objective=elastic": "objective.strength=1.0 objective.fisher_samples=4",
     "objective=curvature": "objective.fisher_samples=4",
     "geometry=p-norm": "geometry.p=1.7",
@@ -107,6 +108,8 @@ VARIANTS = {
         "selection=dpcs selection.participation=0.6 selection.counter=window"
         " selection.counter.size=9 selection.privacy.epsilon=1.0 selection.goal=pooled_counts",
         "selection=power-of-choice selection.participation=0.6 selection.form=rpow-d",
+        "selection=balanced-cohort selection.participation=0.4 selection.patience=1.0"
+        " selection.counter=window selection.counter.size=9 selection.privacy.epsilon=1.0",
     ],
     "objective": ["objective=scaffold objective.variant=as_released"],
     "alarm": [

@@ -17,6 +17,7 @@ from thalweg.engine.plan import plan_from_toml, plan_to_toml
 from thalweg.local import LocalTraining
 from thalweg.nets import Mlp
 from thalweg.scenarios import Scenario
+from thalweg.selection import BalancedCohort
 from thalweg.streams import Replay
 
 N = 240
@@ -140,6 +141,23 @@ def test_components_that_need_class_labels_are_rejected(
     file: Path, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
+        thalweg.run("fedavg", scenario(file), **settings)
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_a_balanced_cohort_is_chosen_by_losses(file: Path, engine: str) -> None:
+    rule = BalancedCohort(participation=0.7, patience=100.0, loss_weight=100.0)
+    plan = scenario(file, rounds=6)
+    result = thalweg.run("fedavg", plan, engine=engine, selection=rule, workers=1)
+    assert [row["cohort"] for row in result.metrics] == [2] * 6
+    assert "cohort_mix" not in result.final
+    up = 2 * (4 * result.model.size)  # two updates; surveys without values
+    assert all(row["bytes_up"] == up for row in result.metrics)
+
+
+def test_a_balanced_cohort_without_labels_and_losses_is_rejected(file: Path) -> None:
+    settings = {"selection": {"kind": "balanced-cohort", "loss_weight": 0.0}}
+    with pytest.raises(ConfigError, match=r"no classes.*Set selection\.loss_weight to more than 0"):
         thalweg.run("fedavg", scenario(file), **settings)
 
 

@@ -752,7 +752,7 @@ _DECLARED = (
         "Privacy loss (epsilon) of label counts, as reported by the clients and not verified by "
         "the server, highest of all clients",
         better="lower",
-        applies="DPCS with label privacy",
+        applies="DPCS and balanced-cohort with label privacy",
         places=("policy table",),
     ),
     Metric(
@@ -760,7 +760,7 @@ _DECLARED = (
         "Privacy loss (epsilon) of label counts, as reported by the clients and not verified by "
         "the server, averaged over clients",
         better="lower",
-        applies="DPCS with label privacy",
+        applies="DPCS and balanced-cohort with label privacy",
         places=("policy table",),
     ),
     # Selection.
@@ -778,14 +778,26 @@ _DECLARED = (
         applies="power-of-choice with selection.measure_change",
         places=("study", "policy table"),
     ),
-    Metric("cohort_mix", "Label distribution of the cohort", "record", applies="DPCS"),
+    Metric(
+        "overdue",
+        "Clients that entered the cohort because they had waited too long",
+        "count",
+        over_rounds="mean",
+        applies="balanced-cohort",
+    ),
+    Metric(
+        "cohort_mix",
+        "Label distribution of the cohort",
+        "record",
+        applies="DPCS and balanced-cohort",
+    ),
     *(
         Metric(
             f"{mix}_mix_{norm}",
             f"{norm.upper()} distance of the {mix} label distribution from the goal",
             better="lower",
             over_rounds="mean",
-            applies="DPCS",
+            applies="DPCS and balanced-cohort" if mix == "cohort" else "DPCS",
             places=("policy table",) if norm == "l2" else (),
         )
         for mix in ("cohort", "expected")

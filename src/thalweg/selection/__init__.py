@@ -4,6 +4,7 @@ To add a rule, write a class with the method of `Selection` and add it to `RULES
 """
 
 from thalweg.selection.available import Available  # all present clients
+from thalweg.selection.balanced_cohort import BalancedCohort  # the best of many uniform cohorts
 from thalweg.selection.base import Selection, cohort_size, last_known
 from thalweg.selection.counters import (
     COUNTERS,
@@ -21,6 +22,7 @@ from thalweg.selection.uniform import Uniform  # a random fraction of the presen
 
 RULES = {
     "available": Available,
+    "balanced-cohort": BalancedCohort,
     "dpcs": Dpcs,
     "power-of-choice": PowerOfChoice,
     "uniform": Uniform,
@@ -30,6 +32,7 @@ __all__ = [
     "COUNTERS",
     "RULES",
     "Available",
+    "BalancedCohort",
     "CumulativeCounter",
     "DecayCounter",
     "Dpcs",

@@ -20,6 +20,15 @@ RECIPES: list[tuple[str, list[str]]] = [
     ("sfedpo", []),
     ("fedprox", []),
     ("dpcs", []),
+    ("powd", ["selection.participation=0.6"]),
+    ("fedavg", ["selection=balanced-cohort", "selection.participation=0.6"]),
+    (
+        "fedavg",
+        [
+            *("selection=balanced-cohort", "selection.participation=0.4", "selection.patience=1"),
+            *("selection.counter=window", "selection.counter.size=20"),
+        ],
+    ),
     ("feddaa", []),
     ("fedavg+warmstart", SESSIONS),
     ("feddrift", DRIFT),

@@ -18,6 +18,7 @@ SESSIONS = ["sessions=alternating", "sessions.length=2"]
 REGRESSIONS: list[tuple[str, list[str]]] = [
     ("fedavg", []),
     ("feddrift", []),
+    ("fedavg", ["selection=balanced-cohort", "selection.participation=0.6"]),
     ("fedavg+warmstart", SESSIONS),
     ("fedavg", ["alarm=page-hinkley", "alarm.watch=error", "loss=huber"]),
     ("fedavg", ["secure_aggregation=masked", "world.availability=1"]),

@@ -43,11 +43,19 @@ class RequestFates:
         return self.fates.get(self.count - 1, "arrives")
 
 
-@pytest.mark.parametrize("recipe", ["sfedpo", "dpcs", "fedavg+warmstart"])
+@pytest.mark.parametrize(
+    "recipe, more",
+    [
+        ("sfedpo", []),
+        ("dpcs", []),
+        ("fedavg+warmstart", ["sessions=alternating", "sessions.length=2"]),
+        ("fedavg", ["selection=balanced-cohort", "selection.patience=1"]),
+    ],
+)
 @pytest.mark.parametrize("when", [3, 9])
-def test_killed_server_resumes_with_the_same_bits(recipe: str, when: int, tmp_path: Path) -> None:
-    sessions = ["sessions=alternating", "sessions.length=2"]
-    more = sessions if "warm" in recipe else []
+def test_killed_server_resumes_with_the_same_bits(
+    recipe: str, more: list[str], when: int, tmp_path: Path
+) -> None:
     plan = tiny_plan(recipe, "digits-partial", 4, "world.availability=1", *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
     requests = RequestFates()

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from thalweg.core.capabilities import SurveyContext
+from thalweg.core.config import check_literals, check_ranges, choice
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Ints, Roster, Supplies
+from thalweg.selection.base import cohort_size, last_known
+from thalweg.selection.counters import COUNTERS, LabelCounter, MemoryCounter
+from thalweg.selection.label_privacy import LabelPrivacy, frequencies
+from thalweg.selection.label_survey import MIX, LabelSurvey, mix_distances
+
+# Names in `Roster.known` that this rule writes.
+LAST_CHOSEN, WAITED = "last_chosen", "rounds_waited"
+
+
+class Candidates(NamedTuple):
+    """The clients that can be chosen, with the numbers that the score of a cohort needs."""
+
+    clients: Ints  # (n,) present, without those known to have no data
+    mixes: Floats  # (n, C) label mixes; the mean mix where it is not known; C = 0: none is known
+    goal: Floats  # (C,)
+    losses: Floats  # (n,) relative to the mean; 0 where it is not known
+
+
+@dataclass(frozen=True)
+class BalancedCohort(LabelSurvey):
+    r"""Balanced cohort: draw many uniform cohorts and choose the most balanced one.
+
+    Before every round all present clients report their label mix. The server draws `tries` cohorts
+    of :math:`s = \max(1, \mathrm{round}(\text{participation} \cdot n))` of the n present clients,
+    uniformly without replacement, and chooses the one with the smallest score
+
+    .. math::
+        \Big\| \frac1s \sum_{i \in S} r_i - g \Big\|_1
+        - \beta \, \frac1s \sum_{i \in S} \frac{\ell_i - \bar\ell}{\overline{|\ell|}}.
+
+    The second term prefers clients with a high last training loss. A client without a known label
+    mix counts with the mean mix, and one without a known loss with the mean loss. Clients that
+    report that they have no data are not chosen, unless none has data (the draw is then uniform).
+
+    Symbols -> here
+        :math:`r_i`          normalised class counts  -> the upload "label_mix", see `counter`
+        :math:`g`            goal                     -> `goal`
+        :math:`\beta`        bonus for high losses    -> loss_weight
+        :math:`\ell_i`       last training loss; bars are means over the n clients
+        :math:`k`            longest wait             -> patience
+
+    **No client is starved.** A client is *overdue* if without this round it would not have been
+    chosen in :math:`\lceil k n / s \rceil` of its present rounds in a row. Overdue clients enter
+    the cohort with certainty, those whose last choice is the longest ago first; the others fill the
+    remaining places. Let N be the number of all clients, s at least :math:`s_{\min}`, and let W be
+    the largest :math:`\lceil k n / s \rceil`. Then each client is chosen at least once in any
+
+    .. math::  W + \lfloor (N - 1) / s_{\min} \rfloor
+
+    consecutive rounds in which it is present and has data, whatever clients report, and however
+    they come and go. Proof: suppose that client i is not chosen in W - 1 such rounds. It is then
+    overdue in each further one until it is chosen. If it is not chosen in one of them, all
+    places, at least :math:`s_{\min}`, go to clients whose last choice is not later than its own.
+    Each of them is then chosen later than i, and never ahead of i again before i is chosen. There
+    are at most N - 1, so that this happens at most :math:`\lfloor (N - 1) / s_{\min} \rfloor`
+    times. :math:`\square`
+
+    Because of rounding, :math:`n / s` is at most 1.5 / participation.
+
+    In a regression there are no labels: clients report nothing, and only losses count.
+
+    Clients 0 and 1 hold only class 0, clients 2 and 3 only class 1. Of the six cohorts of two, the
+    four with one client of each kind are balanced:
+
+    >>> known = {"label_mix": np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]])}
+    >>> roster = Roster(0, np.arange(4), np.ones(4), np.zeros(4, int), known)
+    >>> rule = BalancedCohort(participation=0.5)
+    >>> rule.choose(roster, np.random.default_rng(0)).tolist()
+    [0, 2]
+
+    Client 1 has three times the loss of the others, (3 - 1.5) / 1.5 = 1 above the mean:
+
+    >>> roster.known["loss"] = np.array([1.0, 3.0, 1.0, 1.0])
+    >>> rule.compute_scores(rule.find_candidates(roster), np.array([[0, 2], [1, 2]])).round(6)
+    array([ 0.166667, -0.166667])
+    """
+
+    needs_class_labels: ClassVar[bool] = False  # without labels only losses count
+
+    participation: float = 0.3
+    """Share of the present clients that take part."""
+    tries: int = 256
+    """Number of uniform cohorts of which the best one is chosen; 1: a uniform draw."""
+    goal: Literal["balanced", "population"] = "balanced"
+    """The wanted label mix: equal shares of all classes that occur, or the mean over clients."""
+    loss_weight: float = 0.5
+    """Weight of the cohort's mean relative loss against the L1 distance from the goal."""
+    patience: float = 3.0
+    """Largest wait for a choice, in units of the mean wait of a uniform draw."""
+    counter: LabelCounter = choice(COUNTERS, default=MemoryCounter())
+    privacy: LabelPrivacy = field(default_factory=LabelPrivacy)
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        check_ranges(
+            self,
+            participation="(0, 1]",
+            tries="[1, 1e6]",
+            loss_weight="[0, inf)",
+            patience="[1, inf)",
+        )
+
+    def check_world(self, supplies: Supplies, num_classes: int) -> None:
+        if num_classes > 1:
+            return
+        require(
+            self.loss_weight > 0,
+            "selection=balanced-cohort: the data have no classes, so that only losses count, but "
+            f"loss_weight is {self.loss_weight:g}. Set selection.loss_weight to more than 0, or "
+            "selection=uniform.",
+        )
+        defaults = BalancedCohort()
+        for name in ("goal", "counter", "privacy"):
+            require(
+                getattr(self, name) == getattr(defaults, name),
+                f"selection.{name} has no effect, because the data have no classes and clients "
+                f"report no label mix, got {getattr(self, name)!r}. Leave it out.",
+            )
+
+    @property
+    def uses_losses(self) -> bool:
+        """Whether the choice depends on the training losses of clients."""
+        return self.loss_weight > 0
+
+    def answer_survey(self, context: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
+        """Report the label mix; nothing in a regression."""
+        if context.num_classes == 1:
+            return context.label_counts, {}
+        return super().answer_survey(context)
+
+    def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        size = cohort_size(self.participation, len(roster.present))
+        candidates = self.find_candidates(roster)
+        if len(candidates.clients) == 0:
+            return np.sort(rng.choice(roster.present, size, replace=False))
+        if len(candidates.clients) <= size:
+            return candidates.clients
+        certain = self._find_overdue(roster, candidates.clients)
+        if len(certain) > 0:
+            last = _read(roster, LAST_CHOSEN, -1.0)[candidates.clients[certain]]
+            certain = certain[np.lexsort((rng.random(len(certain)), last))][:size]
+        others = np.delete(np.arange(len(candidates.clients)), certain)
+        best, lowest = certain, math.inf
+        for drawn in draw_cohorts(len(others), size - len(certain), self.tries, rng):
+            scores = self.compute_scores(candidates, others[drawn], certain)
+            if scores.min() < lowest:
+                lowest = float(scores.min())
+                best = np.concatenate([certain, others[drawn[scores.argmin()]]])
+        return np.sort(candidates.clients[best])
+
+    def find_candidates(self, roster: Roster) -> Candidates:
+        """Return the clients that can be chosen in this round."""
+        table = roster.known.get(MIX)
+        losses = last_known(roster, "loss")
+        if table is None or np.isnan(table).all():
+            clients = roster.present
+            mixes, goal = np.empty((len(clients), 0)), np.empty(0)
+        else:
+            pool = np.nansum(table, axis=0)
+            rows = table[roster.present]
+            has_none = (rows == 0).all(1)
+            clients, rows = roster.present[~has_none], rows[~has_none]
+            mixes = np.where(np.isnan(rows), frequencies(pool), rows)
+            goal = frequencies(pool if self.goal == "population" else (pool > 0).astype(float))
+        return Candidates(clients, mixes, goal, _relative(losses[clients]))
+
+    def compute_scores(
+        self,
+        candidates: Candidates,
+        cohorts: Ints,
+        certain: Ints = np.empty(0, dtype=np.int64),  # noqa: B008
+    ) -> Floats:
+        """Return (T,) the score of cohorts (T, s), given by their positions among the candidates.
+
+        The clients `certain` are added to each of them.
+        """
+        size = cohorts.shape[1] + len(certain)
+        mixes = candidates.mixes[cohorts].sum(1) + candidates.mixes[certain].sum(0)
+        losses = candidates.losses[cohorts].sum(1) + candidates.losses[certain].sum()
+        distances = np.abs(mixes / size - candidates.goal).sum(1)
+        scores: Floats = distances - self.loss_weight * losses / size
+        return scores
+
+    def record_choice(self, roster: Roster, chosen: Ints) -> Mapping[str, Floats]:
+        """Return (N,) the round in which each client was last chosen, and how long it has waited.
+
+        The wait is the number of rounds in which it was present since then.
+        """
+        last, waited = _read(roster, LAST_CHOSEN, -1.0), _read(roster, WAITED, 0.0)
+        waited[roster.present] += 1
+        last[chosen], waited[chosen] = roster.rnd, 0
+        return {LAST_CHOSEN: last, WAITED: waited}
+
+    def extra_metrics(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]:
+        """Return the label mix of the cohort, and how many of its clients were overdue.
+
+        Clients without a known label mix are left out of the mix.
+        """
+        candidates = self.find_candidates(roster)
+        overdue = candidates.clients[self._find_overdue(roster, candidates.clients)]
+        metrics: dict[str, float | list[float]] = {
+            "overdue": float(np.isin(overdue, cohort).sum()),
+            **self.epsilon_metrics(roster),
+        }
+        rows = roster.known.get(MIX, np.empty((roster.num_clients, 0)))[cohort]
+        rows = rows[np.nan_to_num(rows).any(1)]
+        if len(rows) > 0:
+            mix = rows.mean(0)
+            metrics["cohort_mix"] = mix.tolist()
+            metrics |= mix_distances("cohort_mix", mix - candidates.goal)
+        return metrics
+
+    def _find_overdue(self, roster: Roster, clients: Ints) -> Ints:
+        """Return the positions of the clients that have waited too long to wait another round."""
+        num_present = len(roster.present)
+        size = cohort_size(self.participation, num_present)
+        longest = math.ceil(self.patience * num_present / max(size, 1))
+        return np.flatnonzero(_read(roster, WAITED, 0.0)[clients] + 1 >= longest)
+
+
+def draw_cohorts(num: int, size: int, tries: int, rng: np.random.Generator) -> Iterator[Ints]:
+    """Draw `tries` uniform cohorts of `size` of `num` positions, in blocks (T, size).
+
+    Each cohort is uniform among all of its size. The cohorts of a block have no common position, so
+    that a block costs one permutation, and has at most `num` positions.
+
+    >>> [len(block) for block in draw_cohorts(10, 3, 7, np.random.default_rng(0))]
+    [3, 3, 1]
+    """
+    if size == 0:
+        return
+    while tries > 0:
+        count = min(tries, num // size)
+        yield rng.choice(num, count * size, replace=False).reshape(count, size)
+        tries -= count
+
+
+def _read(roster: Roster, name: str, default: float) -> Floats:
+    """Return (N,) a copy of stored numbers, with a default where none are stored."""
+    values = roster.known.get(name)
+    return np.full(roster.num_clients, default) if values is None else values.copy()
+
+
+def _relative(losses: Floats) -> Floats:
+    """Return how far losses are above their mean, relative to their mean size; 0: not known.
+
+    >>> _relative(np.array([1.0, 3.0, np.nan])).tolist()
+    [-0.5, 0.5, 0.0]
+    """
+    is_known = np.isfinite(losses)
+    known = losses[is_known]
+    relative, scale = np.zeros(len(losses)), np.abs(known).sum() / max(len(known), 1)
+    if scale > 0:
+        relative[is_known] = (known - known.mean()) / scale
+    return relative
