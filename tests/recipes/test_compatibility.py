@@ -35,6 +35,7 @@ from thalweg.memory import Ode
 from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
 from thalweg.recipes.compatibility import check_compatibility, find_inert
 from thalweg.sample_weights import Early, InverseAge
+from thalweg.selection import BalancedCohort, PowerOfChoice
 from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
 
@@ -259,6 +260,8 @@ OMITTED = Gaussian(losses="omit", counts="omit", predictions="omit")
         (replace(OMITTED, counts="noisy"), {"weights": ByWeight()}, "reports disclose the counts"),
         (OMITTED, {"alarm": PageHinkley(watch="error")}, "privacy.predictions=omit omits"),
         (OMITTED, {"alarm": PageHinkley(watch="loss")}, "privacy.losses=omit omits"),
+        (OMITTED, {"selection": BalancedCohort()}, "needs the losses, which privacy.losses=omit"),
+        (OMITTED, {"selection": PowerOfChoice(form="rpow-d")}, "selection=PowerOfChoice"),
     ],
 )
 def test_privacy_rejects_policies_that_need_omitted_numbers(
@@ -266,6 +269,11 @@ def test_privacy_rejects_policies_that_need_omitted_numbers(
 ) -> None:
     with pytest.raises(ConfigError, match=match):
         check_compatibility(replace(fedavg(), privacy=privacy, **parts), make_world())
+
+
+def test_privacy_accepts_selections_without_the_losses_that_it_omits() -> None:
+    for rule in (BalancedCohort(loss_weight=0.0), PowerOfChoice()):
+        check_compatibility(replace(fedavg(), privacy=OMITTED, selection=rule), make_world())
 
 
 def test_privacy_accepts_policies_that_need_noisy_numbers() -> None:

@@ -295,6 +295,9 @@ def _check_privacy(recipe: Recipe) -> None:
     if hidden["counts"] == "omit" and getattr(recipe.weights, "uses_num_samples", False):
         reason = "it needs the numbers of samples, which privacy.counts=omit omits"
         raise _incompatible(recipe, "privacy", "weights", reason, "weights=equal")
+    if hidden["losses"] == "omit" and getattr(recipe.selection, "uses_losses", False):
+        reason = "it needs the losses, which privacy.losses=omit omits"
+        raise _incompatible(recipe, "privacy", "selection", reason, "privacy.losses=noisy")
     watched = {"error": "predictions", "loss": "losses"}
     if recipe.alarm is not None and hidden[watched[recipe.alarm.watch]] == "omit":
         name = watched[recipe.alarm.watch]

@@ -74,6 +74,11 @@ class PowerOfChoice:
     def sends_models(self) -> bool:
         return self.form != "rpow-d"
 
+    @property
+    def uses_losses(self) -> bool:
+        """Whether the choice depends on the training losses of clients."""
+        return self.form == "rpow-d"
+
     def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
         return roster.present[:0] if self.form == "rpow-d" else self._draw_candidates(roster, rng)
 
