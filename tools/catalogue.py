@@ -51,7 +51,7 @@ NOTES = {
     "memory": ("Which samples a client keeps", ""),
     "sample_weights": ("How much each stored sample counts", ""),
     "forecast": ("Predictions of latent states", "recipes/sfedpo.md"),
-    "selection": ("Which clients take part in a round", ""),
+    "selection": ("Which clients take part in a round", "how-to-select.md"),
     "objective": ("What a client minimises", ""),
     "local": ("Local training", "how-to-optimizer.md"),
     "local.optimizer": ("The optimizer of clients", "how-to-optimizer.md"),
