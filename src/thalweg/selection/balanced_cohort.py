@@ -68,7 +68,8 @@ class BalancedCohort(LabelSurvey):
     are at most N - 1, so that this happens at most :math:`\lfloor (N - 1) / s_{\min} \rfloor`
     times. :math:`\square`
 
-    Because of rounding, :math:`n / s` is at most 1.5 / participation.
+    Because of rounding, :math:`n / s` is at most 1.5 / participation. A client that is chosen and
+    does not respond counts as chosen.
 
     In a regression there are no labels: clients report nothing, and only losses count.
 

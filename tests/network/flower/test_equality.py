@@ -20,6 +20,10 @@ RECIPES: list[tuple[str, list[str]]] = [
     ("sfedpo", []),
     ("fedprox", []),
     ("dpcs", []),
+    (
+        "dpcs",
+        ["selection.participation=0.6", "selection.goal=pooled_counts", "selection.counter=decay"],
+    ),
     ("powd", ["selection.participation=0.6"]),
     ("fedavg", ["selection=balanced-cohort", "selection.participation=0.6"]),
     (

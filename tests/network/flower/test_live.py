@@ -33,6 +33,7 @@ def client(device: Device) -> LiveClient:
         ("ode", []),
         ("feddrift", []),
         ("dpcs", []),
+        ("fedavg", ["selection=balanced-cohort", "selection.participation=0.6"]),
         ("fedavg", ["secure_aggregation=masked"]),
     ],
 )
