@@ -38,6 +38,7 @@ STARTS = (
     "thalweg.report.comparison.run_cells",
     "thalweg.cli.reproduce.connect_cluster",
     "thalweg.cli.reproduce.run_study",
+    "thalweg.cli.explain.explain_command",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
     "thalweg.cli.states.latent_states",
