@@ -63,6 +63,7 @@ NOTES = {
     "server": ("How updates change the model", "results/server-rules.md"),
     "bank": ("One model or several", "recipes/README.md"),
     "session_start": ("The first model of a session", "how-to-sessions.md"),
+    "session_trigger": ("When sessions start without a schedule", "how-to-sessions.md"),
     "geometry": ("The geometry of local steps", "recipes/fedomd.md"),
     "stopping": ("When a client stops to train", "decisions/0011-stopping-and-streams.md"),
     "privacy": ("Noise on updates, with privacy accounting", ""),

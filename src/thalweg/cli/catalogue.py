@@ -47,7 +47,7 @@ from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.sample_weights import SAMPLE_WEIGHTS
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.sessions import SESSION_STARTS
+from thalweg.sessions import SESSION_STARTS, SESSION_TRIGGERS
 from thalweg.streams import ARRIVALS, DRIFTS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
@@ -77,6 +77,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "server.decay": DECAYS,
     "bank": BANKS,
     "session_start": SESSION_STARTS,
+    "session_trigger": SESSION_TRIGGERS,
     "geometry": GEOMETRIES,
     "stopping": STOPPINGS,
     "privacy": PRIVACIES,

@@ -510,6 +510,19 @@ _DECLARED = (
         "record",
         applies="warm start, first rounds of sessions with past models",
     ),
+    Metric(
+        "judged",
+        "Candidates for the first model of a session with their mean losses, the chosen one, and "
+        "the numbers of clients that evaluated them and of stored models",
+        "record",
+        applies="session_start=judged, first rounds of sessions with several candidates",
+    ),
+    Metric(
+        "decisions",
+        "decisions of adaptive policies: what, reason, numbers",
+        "record",
+        applies="rounds in which a policy took a decision",
+    ),
     # Drift.
     Metric("drifted", "Clients that drifted in this round", "count", "", "sum", applies=_DRIFTS),
     Metric(

@@ -41,6 +41,8 @@ class Draw(enum.IntEnum):
     DRIFT = 20  # clients that drift, and samples of a round that have the new view
     BASELINE = 21  # draws of an online learner
     PRIVACY = 22  # noise of differential privacy, in simulations
+    JUDGES = 23  # clients that evaluate models at the start of a session
+    SESSION_START_ANSWER = 24  # survey responses for the session start
 
 
 def rng_for(

@@ -188,7 +188,6 @@ def list_inert(plan: Plan, world: World, *, is_remote: bool = False) -> dict[str
     return find_inert(
         plan.recipe,
         world,
-        has_sessions=plan.scenario.sessions is not None,
         has_late_updates=is_remote or plan.scenario.faults is not None,
     )
 

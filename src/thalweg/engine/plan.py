@@ -26,6 +26,7 @@ from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
 from thalweg.recipes import RECIPES, Recipe, get_recipe
+from thalweg.recipes.base import needs_sessions
 from thalweg.recipes.compatibility import check_optimizer
 from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_sizes
 
@@ -71,6 +72,22 @@ class Plan:
         )
         check_optimizer(self.recipe, self.local)
         self._check_decay()
+        self._check_sessions()
+
+    def _check_sessions(self) -> None:
+        """Reject a session start without effect, because no session can start."""
+        recipe = self.recipe
+        require(
+            self.scenario.sessions is not None
+            or recipe.session_trigger is not None
+            or not needs_sessions(recipe),
+            f"session_start={type(recipe.session_start).__name__} needs sessions, but "
+            f"{self.scenario.name} has none (sessions=none), so that it would have no effect. Open "
+            "sessions when the present clients change "
+            f"({format_setting('session_trigger', 'presence')}), choose a schedule "
+            f"({format_setting('sessions', 'alternating')}), or do without "
+            f"({format_setting('session_start', 'previous')}).",
+        )
 
     def _check_decay(self) -> None:
         """Reject a schedule whose learning rate is 0 before the run ends."""

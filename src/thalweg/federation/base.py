@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats32, Ints, Job, Roster, SurveyResponses, Updates
 
-SurveyStage = Literal["sample_weights", "selection", "bank"]
+SurveyStage = Literal["sample_weights", "selection", "bank", "session_start"]
 
 
 class Federation(Protocol):

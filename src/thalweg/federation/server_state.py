@@ -31,6 +31,7 @@ class ServerState(NamedTuple):
     num_drawn_models: int = 1  # random models drawn so far
     part_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server parts by stage
     alarm: AlarmState | None = None  # none: the recipe has no alarm
+    session_trigger: Any = None  # the state of the policy that opens sessions; none: no policy
     num_buffers: int = 0  # values at the end of a model that are averaged, such as statistics
 
 
@@ -67,6 +68,9 @@ def new_server(
             for stage, policy in iter_server_parts(recipe)
         },
         alarm=init_alarms(recipe, num_clients),
+        session_trigger=(
+            None if recipe.session_trigger is None else recipe.session_trigger.init(num_clients)
+        ),
         num_buffers=num_buffers,
     )
 

@@ -63,7 +63,15 @@ from thalweg.memory import (
 )
 from thalweg.sample_weights import SAMPLE_WEIGHTS, AssignsWeights, SampleWeights
 from thalweg.selection import RULES, Available, Selection
-from thalweg.sessions import SESSION_STARTS, ExtraStartMetrics, Previous, SessionStart
+from thalweg.sessions import (
+    SESSION_STARTS,
+    SESSION_TRIGGERS,
+    ExtraStartMetrics,
+    JudgesModels,
+    Previous,
+    SessionStart,
+    SessionTrigger,
+)
 
 # Optional protocols by stage, each with the protocols that it requires.
 CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
@@ -88,7 +96,7 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
     "weights": {Reports: ()},
     "server": {ScalesLr: (), WeighsRounds: (), HasEvalModel: ()},
     "bank": {Surveys: (), SplitsSamples: (), MixesModels: (), ExtraBankMetrics: ()},
-    "session_start": {ExtraStartMetrics: ()},
+    "session_start": {ExtraStartMetrics: (), Surveys: (), JudgesModels: (Surveys,)},
 }
 
 
@@ -139,6 +147,8 @@ class Recipe:
         SESSION_STARTS, capabilities=CAPABILITIES["session_start"], default=Previous()
     )
     """The model with which a session of other clients starts."""
+    session_trigger: SessionTrigger | None = choice(SESSION_TRIGGERS, default=None)
+    """Opens sessions at run time; none: the schedule of the scenario, if it has one."""
     geometry: Geometry = choice(GEOMETRIES, default=Euclidean())
     """The geometry of a client's gradient steps."""
     stopping: Stopping | None = choice(STOPPINGS, default=None)
@@ -200,6 +210,11 @@ class Recipe:
         ):
             uses.append("objective: true state changes")
         return tuple(uses)
+
+
+def needs_sessions(recipe: Recipe) -> bool:
+    """Return whether the session start has no effect without sessions."""
+    return bool(getattr(recipe.session_start, "needs_sessions", True))
 
 
 def has_single_model(recipe: Recipe) -> bool:

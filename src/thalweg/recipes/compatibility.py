@@ -23,6 +23,7 @@ attribute                      if not declared   meaning
 ``merges_clients``             False             bank: one learner has the samples of all clients
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
+``needs_sessions``             True              session start: has no effect without sessions
 ``needs_sgd``                  False             objective: relies on the steps of SGD
 ``skips_unweighted``           False             sample weights: leaves out clients of weight 0
 ``needs_class_labels``         if it has labels  any stage, world: works with classes only
@@ -47,7 +48,6 @@ from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
 from thalweg.sample_weights import AssignsWeights
-from thalweg.sessions import Previous
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
 
@@ -58,6 +58,7 @@ SERVER_STAGES = (
     "robust",
     "server",
     "session_start",
+    "session_trigger",
     "privacy",
     "secure_aggregation",
 )
@@ -72,6 +73,7 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
     _check_not_federated(recipe)
     _check_forecast(recipe, world)
     _check_alarm(recipe, world)
+    _check_session_trigger(recipe)
     _check_privacy(recipe)
     _check_secure_aggregation(recipe)
     _check_update_counts(recipe)
@@ -184,9 +186,7 @@ def _receives_labels(stage: str, part: object) -> bool:
     return is_own and part is not None and (stage in LABELLED_STAGES or receives)
 
 
-def find_inert(
-    recipe: Recipe, world: World, *, has_sessions: bool, has_late_updates: bool
-) -> dict[str, str]:
+def find_inert(recipe: Recipe, world: World, *, has_late_updates: bool) -> dict[str, str]:
     """Return the stages whose component has no effect in this world, with the reason.
 
     Without such a component, or with any other one, the run would have the same metrics.
@@ -199,8 +199,6 @@ def find_inert(
         found["forecast"] = "no policy of the recipe uses it"
     elif recipe.uses_forecast and num_states == 1 and not is_learned:
         found["forecast"] = ONE_STATE
-    if not has_sessions and not isinstance(recipe.session_start, Previous):
-        found["session_start"] = "no sessions"
     if not has_late_updates and _accepts_late_updates(recipe.staleness):
         found["staleness"] = "no late updates"
     return found
@@ -347,6 +345,16 @@ def _check_update_counts(recipe: Recipe) -> None:
         f"server={type(server).__name__} is incompatible with robust={type(robust).__name__}: the "
         "server rule counts updates, and the robust rule merges them. Choose "
         f"robust={' or '.join(suitable)}, robust=none or another server rule."
+    )
+
+
+def _check_session_trigger(recipe: Recipe) -> None:
+    """Reject a trigger that waits for alarms if the recipe raises none."""
+    share = getattr(recipe.session_trigger, "alarm_share", None)
+    require(
+        share is None or recipe.alarm is not None,
+        f"session_trigger.alarm_share={share} needs alarms, but the recipe has none (alarm=none). "
+        "Use session_trigger.alarm_share=none, or an alarm such as alarm=page-hinkley.",
     )
 
 

@@ -12,7 +12,7 @@ from thalweg.recipes.compatibility import find_uploading_stages
 from thalweg.theory import PrivacyCost
 
 DELTA = 1e-5  # with which costs are compared
-SURVEY_STAGES = ("sample_weights", "selection", "bank")
+SURVEY_STAGES = ("sample_weights", "selection", "bank", "session_start")
 
 
 def list_exact_parts(recipe: Recipe) -> tuple[str, ...]:

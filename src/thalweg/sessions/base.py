@@ -1,17 +1,53 @@
-"""Interface of session starts, and the two simplest ones."""
+"""Interfaces of session triggers and session starts, and the two simplest session starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
+from thalweg.core.capabilities import Surveys
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats32, ParamSlice
+from thalweg.core.types import Floats, Floats32, Ints, ParamSlice, Session
 from thalweg.core.vectors import freeze
+
+
+class Opening(NamedTuple):
+    """Why a session was opened at run time."""
+
+    reason: str  # in words, with the numbers
+    numbers: Mapping[str, float]  # by name
+
+
+class SessionTrigger(Protocol):
+    """Opens sessions at run time, from what the server observes.
+
+    The policy is a frozen value: its state is passed in and returned, and must survive a
+    checkpoint. The methods are called in this order in each round.
+    """
+
+    def init(self, num_clients: int) -> Any:
+        """Return the state before the first round."""
+        ...
+
+    def observe_presence(self, state: Any, rnd: int, present: Ints) -> tuple[Any, Opening | None]:
+        """Return the next state, and the reason if a new session starts in this round.
+
+        `present` are the ids of the clients that can take part, ascending. The first session starts
+        in the first round with a client and needs no reason.
+        """
+        ...
+
+    def get_session(self, state: Any, rnd: int) -> Session:
+        """Return the session of the round that was observed last."""
+        ...
+
+    def observe_alarms(self, state: Any, rnd: int, clients: Ints) -> Any:
+        """Return the next state; `clients` raised an alarm in this round."""
+        ...
 
 
 class ProbeRound(Protocol):
@@ -59,6 +95,32 @@ class ExtraStartMetrics(Protocol):
         ...
 
 
+@runtime_checkable
+class JudgesModels(Surveys, Protocol):
+    """A session start whose clients evaluate candidate models.
+
+    The server calls `propose_models`, surveys clients of the new session with these models
+    (`Surveys`), and calls `choose_model` with their losses. `choose_start` is not called.
+    """
+
+    def propose_models(self, state: Any, last: Floats32) -> tuple[Any, Floats32]:
+        """Return the next state and (k, P) candidates; a single one is not evaluated."""
+        ...
+
+    def choose_model(
+        self, state: Any, candidates: Floats32, losses: Floats
+    ) -> tuple[Any, Floats32]:
+        """Return the next state and the model (P,) with which the session starts.
+
+        losses (n, k): of each candidate at each client that responded.
+        """
+        ...
+
+    def skip_session(self, state: Any) -> Any:
+        """Return the next state when a session starts without a choice: the bank has models."""
+        ...
+
+
 @dataclass(frozen=True)
 class Previous:
     r"""Starts a session with the final model of the previous session, as plain FedAvg does.
@@ -71,7 +133,8 @@ class Previous:
     [1.0, 2.0]
     """
 
-    needs_single_model = False
+    needs_single_model: ClassVar[bool] = False
+    needs_sessions: ClassVar[bool] = False
 
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> None:
         return None

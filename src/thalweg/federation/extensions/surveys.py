@@ -26,6 +26,7 @@ SURVEY_DRAWS = {
     "sample_weights": Draw.SAMPLE_WEIGHTS_ANSWER,
     "selection": Draw.SELECTION_ANSWER,
     "bank": Draw.BANK_ANSWER,
+    "session_start": Draw.SESSION_START_ANSWER,
 }
 
 
@@ -52,13 +53,20 @@ def survey_and_remember(ctx: RoundContext, stage: SurveyStage, policy: object) -
 
 
 def send_survey(
-    ctx: RoundContext, stage: SurveyStage, policy: object
+    ctx: RoundContext,
+    stage: SurveyStage,
+    policy: object,
+    models: Floats32 | None = None,
+    cohort: Ints | None = None,
 ) -> tuple[Ints, SurveyResponses]:
     """Return the clients that a policy surveys and their responses.
 
-    Both are empty if it surveys no client.
+    Both are empty if it surveys no client. `models` (k, P) are sent in place of the bank, and
+    `cohort` is shown to the policy in place of the cohort of the round.
     """
-    no_clients, roster, bank = np.empty(0, dtype=np.int64), ctx.roster_for(policy), ctx.server.bank
+    no_clients, roster = np.empty(0, dtype=np.int64), ctx.roster_for(policy)
+    bank = ctx.server.bank if models is None else models
+    roster = roster if cohort is None else replace(roster, cohort=cohort)
     if not isinstance(policy, Surveys):
         return no_clients, {}
     clients = np.unique(policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd)))
@@ -74,7 +82,7 @@ def send_survey(
     _check_responses(responses, len(clients), stage)
     if policy.sends_models:
         ctx.bytes_down += len(clients) * bank.nbytes
-        ctx.sent_bank_to |= set(clients.tolist())
+        ctx.sent_bank_to |= set(clients.tolist()) if models is None else set()
     ctx.bytes_up += sum(int((~np.isnan(values)).sum()) * 8 for values in responses.values())
     return clients, responses
 
