@@ -43,6 +43,7 @@ def make_session_plan(hidden: list[int], rounds: int) -> Plan:
         f"world.num_clients={CLIENTS}",
         *("world.availability=1", "world.availability_spread=0", "capacity=64", "ticks=1"),
         *("local.passes=none", "local.steps=5", "local.batch_size=64"),
+        "sessions=alternating",  # `Session` replaces their timetable by that of `make_timetable`
     ]
     return make_plan("warmstart", "digits-full", rounds=1 + rounds, overrides=overrides)
 

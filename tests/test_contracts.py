@@ -20,6 +20,7 @@ from contracts.sample_weights import check_sample_weights
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
 from contracts.session_start import check_session_start
+from contracts.session_trigger import check_session_trigger
 from contracts.staleness import check_staleness
 from contracts.stopping import check_stopping
 from contracts.weights import check_weights
@@ -268,9 +269,20 @@ def test_banks_fulfil_their_contract(policy: Any) -> None:
     sessions.WarmStart(first_start="latest", distance="raw", history=2),
     sessions.WarmStart(distance="global_unit", history=1, keep="diverse"),
     sessions.WarmStart(distance="inner_product", history=3, keep="diverse"),
+    sessions.Judged(history=1, pilot_sessions=0),
+    sessions.Judged(history=2, pilot_sessions=3, agreement=0.5),
 )
 def test_session_starts_fulfil_their_contract(policy: Any) -> None:
     check_session_start(policy)
+
+
+@every(
+    sessions.SESSION_TRIGGERS,
+    sessions.Presence(tolerance=0.0, risk=0.3),  # opens sessions often
+    sessions.Presence(debounce=3, alarm_share=0.1, alarm_window=2),
+)
+def test_session_triggers_fulfil_their_contract(policy: Any) -> None:
+    check_session_trigger(policy)
 
 
 @every(

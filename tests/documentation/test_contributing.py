@@ -63,6 +63,9 @@ def kind(name: str, tmp_path: Path) -> str:
     return f"{file}:{name}"
 
 
+NEEDED = {"session_start": ["session_trigger=presence"]}  # else there are no sessions
+
+
 def test_each_block_has_a_stage() -> None:
     assert BLOCKS.keys() == STAGES.keys()
 
@@ -81,7 +84,7 @@ def test_policy_on_the_page_runs_on_both_engines(name: str, kind: str) -> None:
             seed=1,
             rounds=2,
             engine=engine,
-            overrides=[*SMALL, f"{STAGES[name]}={kind}"],
+            overrides=[*SMALL, f"{STAGES[name]}={kind}", *NEEDED.get(STAGES[name], [])],
         )
         for engine in ("fast", "reference")
     )

@@ -37,8 +37,18 @@ STORED = ["world.samples=110", "world.historical=0.7", "ticks=2", "evaluate_ever
 MANY = ["world.availability=0.6"]  # several clients in most rounds
 
 
+# Session starts need sessions: here nearly every change of the present clients opens one.
+OPENS_SESSIONS = [
+    "session_trigger=presence",
+    "session_trigger.tolerance=0.0",
+    "session_trigger.risk=0.4",
+]
+
+
 def world_for(recipe: str) -> tuple[str, list[str]]:
     """Return a scenario and overrides that suit a recipe."""
+    if recipe in ("warmstart", "average-start"):
+        return "digits-partial", [*SMALL, *OPENS_SESSIONS]
     return ("streams-synthetic", STORED) if "stream-" in recipe else ("digits-partial", SMALL)
 
 

@@ -81,6 +81,8 @@ TINY = ["capacity=12", "ticks=2", "evaluate_every=1"]
 # With their defaults these have no effect in three rounds with five clients.
 TUNED = {
     "session_start=warm-start": "session_start.pilot_sessions=0",
+    "session_start=judged": "session_start.pilot_sessions=0 session_start.agreement=0.9",
+    "session_trigger=presence": "session_trigger.tolerance=0.0 session_trigger.risk=0.4",
     "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
     "bank=feddaa": "bank.every=2 bank.missing=impute",
     "selection=uniform": "selection.fraction=0.6",
@@ -100,6 +102,7 @@ TUNED = {
     "alarm=window-test": "alarm.reference=2 alarm.recent=2 alarm.action=shrink",
     "alarm=river": "alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.action=shrink",
 }
+TRIGGER = "session_trigger=presence"
 # Policies with several modes.
 VARIANTS = {
     "memory": ["memory=drsr memory.mode=match"],
@@ -204,6 +207,9 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
     left_out = {"scenario", "absent", "drift"} if row["scenario"] == "steps" else {"scenario"}
     if row["objective"].startswith("objective=scaffold") and not has_one_model(row):
         left_out.add("objective")  # SCAFFOLD has one mean gradient
+    if row["bank"].startswith("session_start=") and row["sessions"] == "sessions=none":
+        # Session starts need sessions.
+        row = {**row, "session_trigger": f"session_trigger=presence {TUNED[TRIGGER]}"}
     if any(row[stage].split()[0] in UPLOADING for stage in ("memory", "objective", "bank")):
         left_out.add("privacy")  # uploads would not be private
     if row["server"].startswith("server=buffered") and row["robust"] != "robust=norm-clip":

@@ -38,6 +38,14 @@ PLANS = {
         "fedprox+warmstart", "session_start.history=3", "session_start.keep=diverse"
     ),
     "average": plan_of("fedexp+average-start"),
+    "judged": plan_of("fedavg", "session_start=judged", "session_start.history=2"),
+    "sessions from presence": plan_of(
+        "fedavg",
+        "session_start=judged",
+        "session_trigger=presence",
+        "session_trigger.tolerance=0.1",
+        "session_trigger.risk=0.3",
+    ),
     "reset": plan_of("fedavg", "session_start=reset"),
 }
 

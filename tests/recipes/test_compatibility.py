@@ -314,7 +314,6 @@ def test_the_default_forecast_and_growing_are_accepted_in_every_world() -> None:
     [
         (fedavg(), {}),
         (sfedpo(), {}),  # learns the states
-        (warmstart(), {"session_start": "no sessions"}),
         (replace(fedavg(), staleness=PolynomialDiscount()), {"staleness": "no late updates"}),
         (replace(fedavg(), forecast=Growing()), {"forecast": "no policy of the recipe uses it"}),
         (replace(sfedpo(), forecast=Exact()), {"forecast": "one latent state"}),
@@ -322,11 +321,11 @@ def test_the_default_forecast_and_growing_are_accepted_in_every_world() -> None:
 )
 def test_parts_without_effect_are_found(recipe: Recipe, expected: Mapping[str, str]) -> None:
     world = make_world()
-    found = find_inert(recipe, world, has_sessions=False, has_late_updates=False)
+    found = find_inert(recipe, world, has_late_updates=False)
     assert found == expected
 
 
 def test_parts_with_an_effect_are_not_listed() -> None:
     recipe = replace(warmstart(), staleness=PolynomialDiscount())
-    found = find_inert(recipe, make_world(), has_sessions=True, has_late_updates=True)
+    found = find_inert(recipe, make_world(), has_late_updates=True)
     assert found == {}

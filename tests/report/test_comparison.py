@@ -138,13 +138,14 @@ def test_baseline_in_a_world_of_random_arrivals_is_run_with_every_seed() -> None
 
 
 def test_identical_recipes_and_headline_of_a_time_ordered_table(tmp_path: Path) -> None:
-    """Warm start without sessions equals FedAvg; rows with times are ranked test-then-train."""
+    """Without late updates their weights have no effect; rows with times are ranked by
+    test-then-train."""
     draws = np.random.default_rng(0).random((60, 3))
     lines = [f"{x},{z},{n},{'ab'[int(y > 0.5)]}" for n, (x, z, y) in enumerate(draws)]
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(["x,z,when,label", *lines]) + "\n")
     comparison = thalweg.compare(
-        ["fedavg", "warmstart", "majority"],
+        ["fedavg", "fedavg,staleness=polynomial", "majority"],
         str(file),
         seeds=1,
         workers=1,
@@ -154,8 +155,8 @@ def test_identical_recipes_and_headline_of_a_time_ordered_table(tmp_path: Path) 
     assert [cell.status for cell in comparison.cells] == ["done"] * 3
     found = {each.recipe: each for each in comparison.summary()}
     assert found["fedavg"].main_metric == "prequential_accuracy"
-    second = found["warmstart"]
-    assert (second.identical_to, second.identical_reason) == ("fedavg", "no sessions")
+    second = found["fedavg,staleness=polynomial"]
+    assert (second.identical_to, second.identical_reason) == ("fedavg", "no late updates")
     assert found["majority"].is_deterministic
     assert found["majority"].accuracy is not None, "the learners ignore the features"
     assert set(found["fedavg"].simple_scores) == {"majority", "no-change"}

@@ -32,10 +32,10 @@ def test_equal_recipes_are_reported_as_equal(cell):
 
 
 def test_identical_recipe_is_named_with_the_reason_instead_of_a_tie(cell):
-    cells = [cell("a"), cell("b", no_effect={"session_start": "no sessions"}), cell("c", 0, 0.25)]
+    cells = [cell("a"), cell("b", no_effect={"staleness": "no late updates"}), cell("c", 0, 0.25)]
     assert headline(summarise(cells)) == (
         "On digits-full, a reaches 50.00 % test accuracy, 25.00 points above c (1 shared seed, "
-        "too few for a test). b is identical to a here: no sessions."
+        "too few for a test). b is identical to a here: no late updates."
     )
 
 

@@ -158,12 +158,12 @@ def test_several_recipes_have_corrected_p_values(cell):
 def test_identical_rows_are_marked_and_only_the_first_is_bold(cell):
     cells = [cell(name, seed, top) for name, top in (("a", 0.5), ("b", 0.5)) for seed in range(2)]
     cells += [cell("c", seed, 0.25) for seed in range(2)]
-    cells[2] = replace(cells[2], no_effect={"session_start": "no sessions"})
+    cells[2] = replace(cells[2], no_effect={"staleness": "no late updates"})
     summaries = summarise(cells)
     assert [s.identical_to for s in summaries] == [None, "a", None]
     assert best(summaries) == {0}
     assert dict(columns(summaries))["same as"] == ["–", "= a", "–"]
-    assert "b is identical to a here: no sessions." in legend(summaries)
+    assert "b is identical to a here: no late updates." in legend(summaries)
     other = [
         *cells[3].rows[:2],
         {**cells[3].rows[2], "prequential_accuracy": 0.5},

@@ -173,26 +173,28 @@ class Judged:
 
     def extra_metrics(self, state: JudgedState) -> Mapping[str, Any]:
         """Return the losses of the candidates and the choice, if there was one."""
-        if len(state.names) < 2:
-            return {}
-        name = state.names[state.chosen]
-        if state.judges == 0:
-            reason = "no client evaluated the candidates"
+        return self._describe_choice(state) if len(state.names) > 1 else {}
+
+    def _describe_choice(self, state: JudgedState) -> dict[str, Any]:
+        name, count, clients = state.names[state.chosen], len(state.names), state.judges
+        decision: dict[str, Any] = {"what": "choose-start", "reason": "", "clients": clients}
+        if clients == 0:
+            decision["reason"] = f"start with the latest model: no client evaluated {count} models"
         else:
-            best, latest = state.losses[state.chosen], state.losses[0]
-            reason = f"lowest loss of {len(state.names)} candidates at {state.judges} clients"
-            reason += f", {best:.4g}" + (f" (latest {latest:.4g})" if state.chosen else "")
+            loss, latest = float(state.losses[state.chosen]), float(state.losses[0])
+            decision |= {"loss": loss, "latest_loss": latest}
+            decision["reason"] = (
+                f"start with the model {name!r}: its loss {loss:.3g} at {clients} clients is the "
+                f"lowest of {count} candidates (latest model {latest:.3g})"
+            )
         judged = {
             "candidates": list(state.names),
             "losses": state.losses.tolist(),
             "chosen": name,
-            "clients": state.judges,
+            "clients": clients,
             "stored": len(state.models),
         }
-        return {
-            "judged": judged,
-            "decisions": [{"what": "choose-start", "reason": f"{name}: {reason}"}],
-        }
+        return {"judged": judged, "decisions": [decision]}
 
     def _add_to_pilot(self, state: JudgedState, last: Floats32, session: int) -> JudgedState:
         """Add the final model of a pilot session; the last one completes the pilot."""

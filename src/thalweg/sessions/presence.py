@@ -150,8 +150,8 @@ class Presence:
         joined, left = int((members & ~state.initial).sum()), int((state.initial & ~members).sum())
         either = int((members | state.initial).sum())
         reason = (
-            f"{joined} clients joined and {left} left, {share:.0%} of {either} "
-            f"(tolerance {self.tolerance:.0%})"
+            f"{share:.0%} of {either} members changed ({joined} joined, {left} left; tolerance "
+            f"{self.tolerance:.0%})"
         )
         return Opening(reason, {"joined": joined, "left": left, "share": share})
 

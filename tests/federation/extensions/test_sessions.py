@@ -15,12 +15,21 @@ from federation.test_server_round import CountsSteps, Fake, SumMemory
 from thalweg.aggregation import FedExp
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError, Diverged
-from thalweg.core.types import Floats32, Ints, Job, ParamSlice, Roster, Session, Updates
+from thalweg.core.types import (
+    Floats32,
+    Ints,
+    Job,
+    ParamSlice,
+    Roster,
+    Session,
+    SurveyResponses,
+    Updates,
+)
 from thalweg.federation import ServerState, get_served_models, new_server, run_server_round
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
 from thalweg.selection import Uniform
-from thalweg.sessions import Average, Reset, SessionStart, WarmStart
+from thalweg.sessions import Average, Judged, Presence, Reset, SessionStart, WarmStart
 from thalweg.sessions.base import ProbeRound
 
 MODEL = np.zeros(3, dtype=np.float32)
@@ -385,5 +394,120 @@ def test_runs_resumed_after_any_round_have_the_same_bits(session_start: SessionS
     server, fresh = (new_server(recipe, MODEL, 3, [ParamSlice("weight", 0, 3)]) for _ in range(2))
     for expected in whole:
         server, _ = run_server_round(server, SessionFederation(), recipe, seed=0)
+        assert to_comparable(server) == expected
+        server = ServerState(**round_trip(server._asdict(), fresh._asdict()))
+
+
+# Sessions that the recipe opens
+
+
+OPENS = Presence(tolerance=0.3, risk=0.2)
+SWITCH = [(0, 1)] * 5 + [(2,)] * 3
+
+
+def test_trigger_opens_sessions_without_a_schedule() -> None:
+    recording = RecordingStart()
+    federation = Fake(present=SWITCH)
+    history = run_rounds(recipe_with(recording, session_trigger=OPENS), federation, 8)
+    assert [server.session for server, _ in history] == [0] * 5 + [1] * 3
+    assert len(recording.shown) == 2
+    ages = [(jobs[0].session, jobs[0].age) for jobs, _ in federation.orders]
+    assert ages == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2)]
+    metrics = [{} if updates is None else dict(updates.extra_metrics) for _, updates in history]
+    assert [len(each) for each in metrics] == [0] * 5 + [1, 0, 0]
+    assert metrics[5]["decisions"] == [
+        {
+            "what": "open-session",
+            "reason": "100% of 3 members changed (1 joined, 2 left; tolerance 30%)",
+            "session": 1,
+            "joined": 1,
+            "left": 2,
+            "share": 1.0,
+        }
+    ]
+
+
+def test_trigger_replaces_the_schedule() -> None:
+    federation = SessionFederation(present=SWITCH)  # a session every two rounds
+    history = run_rounds(recipe_with(RecordingStart(), session_trigger=OPENS), federation, 8)
+    assert [server.session for server, _ in history] == [0] * 5 + [1] * 3
+
+
+def test_sessions_of_a_trigger_reset_rules_and_server_parts() -> None:
+    memory = SessionMemory()
+    recipe = replace(PLAIN, memory=memory, server=CountsSteps(), session_trigger=OPENS)
+    history = run_rounds(recipe, Fake(present=SWITCH), 8)
+    assert [server.rules[0] for server, _ in history] == [1, 2, 3, 4, 5, 1, 2, 3]
+    assert [members for _, members in memory.begun] == [[0, 1], [2]]
+
+
+@dataclass
+class JudgingFederation(Fake):
+    """Client n has the loss 1 + n - w, where w is the first parameter of a model."""
+
+    asked: list[tuple[list[int], list[float]]] = field(default_factory=list)
+    silent: bool = False
+
+    def survey(self, clients: Ints, stage: Any, bank: Floats32, rnd: int) -> SurveyResponses:
+        assert stage == "session_start"
+        self.asked.append((clients.tolist(), bank[:, 0].tolist()))
+        losses = 1 + clients[:, None] - bank[:, 0].astype(np.float64)
+        if self.silent:
+            return {}
+        losses[clients == 0] = np.nan  # client 0 does not respond
+        return {"candidate_losses": losses}
+
+
+PRESENT = [(0, 1)] * 5 + [(1, 2)] * 5 + [(0, 1)] * 5
+
+
+def test_clients_of_a_session_judge_the_candidates() -> None:
+    recipe = recipe_with(Judged(pilot_sessions=0), session_trigger=OPENS)
+    federation = JudgingFederation(present=PRESENT)
+    history = run_rounds(recipe, federation, 15)
+    # Client 0 moves the first parameter by one half per round: 2.5 in session 0, then never.
+    ((clients, values),) = federation.asked[-1:]
+    starts = [rnd for rnd, (_, updates) in enumerate(history) if updates and updates.extra_metrics]
+    judged = [updates.extra_metrics.get("judged") for _, updates in history if updates is not None]
+    assert starts[-1] == 10
+    assert clients == [0, 1]
+    assert judged[10]["candidates"][: len(values)] == ["latest", "session 0", "mean"]
+    assert judged[10]["clients"] == 1, "client 0 did not respond"
+    best = int(np.argmax(values))
+    assert judged[10]["chosen"] == judged[10]["candidates"][best]
+    assert judged[10]["losses"] == pytest.approx([2 - value for value in values])
+    updates = history[10][1]
+    assert updates is not None
+    assert updates.bytes_down == 2 * W + 2 * 3 * W, "three candidates to two clients"
+    assert updates.extra_bytes_up == 3 * 8, "three losses of one client"
+
+
+def test_session_without_answers_starts_with_the_latest_model() -> None:
+    recipe = recipe_with(Judged(pilot_sessions=0), session_trigger=OPENS)
+    silent = run_rounds(recipe, JudgingFederation(present=PRESENT, silent=True), 15)
+    plain = run_rounds(replace(PLAIN, session_trigger=OPENS), Fake(present=PRESENT), 15)
+    assert silent[-1][0].bank.tolist() == plain[-1][0].bank.tolist()
+
+
+def test_judges_that_return_another_number_of_losses_are_rejected() -> None:
+    class Wrong(JudgingFederation):
+        def survey(self, clients: Ints, stage: Any, bank: Floats32, rnd: int) -> SurveyResponses:
+            return {"candidate_losses": np.ones((len(clients), 1))}
+
+    recipe = recipe_with(Judged(pilot_sessions=0), session_trigger=OPENS)
+    with pytest.raises(ConfigError, match=r"must return one loss for each of 3 models, got 1"):
+        run_rounds(recipe, Wrong(present=PRESENT), 15)
+
+
+@pytest.mark.parametrize("session_start", [Judged(), Judged(history=1)], ids=repr)
+def test_runs_with_a_trigger_resumed_after_any_round_have_the_same_bits(
+    session_start: SessionStart,
+) -> None:
+    recipe = recipe_with(session_start, session_trigger=OPENS)
+    federation = JudgingFederation(present=PRESENT)
+    whole = [to_comparable(server) for server, _ in run_rounds(recipe, federation, 15)]
+    server, fresh = (new_server(recipe, MODEL, 3, [ParamSlice("weight", 0, 3)]) for _ in range(2))
+    for expected in whole:
+        server, _ = run_server_round(server, federation, recipe, seed=0)
         assert to_comparable(server) == expected
         server = ServerState(**round_trip(server._asdict(), fresh._asdict()))

@@ -13,6 +13,11 @@ from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower.server_app import serve_run
 
 SESSIONS = ["sessions=alternating", "sessions.length=2", "world.availability=1"]
+PRESENCE = [
+    "session_trigger=presence",
+    "session_trigger.tolerance=0.3",
+    "session_trigger.risk=0.2",
+]
 DRIFT = ["drift=recurring", "drift.period=2", "drift.views=[{}, {labels = 3}]"]
 
 
@@ -35,6 +40,7 @@ RECIPES: list[tuple[str, list[str]]] = [
     ),
     ("feddaa", []),
     ("fedavg+warmstart", SESSIONS),
+    ("fedavg", [*SESSIONS, "session_start=judged", *PRESENCE]),
     ("feddrift", DRIFT),
     ("fedavg", ["secure_aggregation=masked", "world.availability=0.9"]),
 ]
