@@ -178,8 +178,10 @@ class SurveyContext(Protocol):
 class Surveys(Protocol):
     """A policy that sends a survey to clients before they train, and answers it at the client.
 
-    Surveys run in the order sample weights, selection, bank; that of the bank runs after the cohort
-    is chosen. The server keeps the newest responses to the first two in `Roster.known`, as (N, E).
+    Surveys run in the order session start, sample weights, selection, bank; that of the bank runs
+    after the cohort is chosen. The server keeps the newest responses to those of the sample weights
+    and the selection in `Roster.known`, as (N, E). A session start surveys in the first round of a
+    session and sends candidates in place of the models of the bank.
 
     Losses and similar magnitudes should be listed in the class attribute ``bounded_values``, a
     tuple of names: on a network, implausible ones are replaced by the median of all clients.
