@@ -32,6 +32,16 @@ def test_every_recipe_and_every_scenario_can_be_written_to_toml(recipe, scenario
     assert plan_from_toml(plan_to_toml(plan), "here") == plan
 
 
+@pytest.mark.parametrize("session_start", ["warm-start", "average", "judged", "reset"])
+def test_a_session_start_without_sessions_is_rejected(session_start):
+    overrides = [f"session_start={session_start}"]
+    reason = r"needs sessions, but digits-partial has none .*session_trigger='presence'"
+    with pytest.raises(ConfigError, match=reason):
+        make_plan("fedavg", "digits-partial", overrides=overrides)
+    for remedy in ("session_trigger=presence", "sessions=alternating", "session_start=previous"):
+        make_plan("fedavg", "digits-partial", overrides=[*overrides, remedy])
+
+
 def test_overrides_change_the_recipe_or_the_scenario():
     plan = make_plan(
         "sfedpo",
@@ -171,6 +181,8 @@ def test_every_kind_of_every_stage_can_be_set_and_written_to_toml(recipe, owner)
             with pytest.raises(ConfigError, match=r"needs (path|name)"):  # of the user's own data
                 make_plan(recipe, "digits-partial", overrides=overrides)
             continue
+        if any(each.startswith("session_start=") for each in overrides):
+            overrides = [*overrides, "session_trigger=presence"]  # else there are no sessions
         plan = make_plan(recipe, "digits-partial", overrides=overrides)
         assert plan_from_toml(plan_to_toml(plan), "here") == plan
         typed += 1

@@ -46,6 +46,17 @@ PLANS = {
         "session_trigger.tolerance=0.1",
         "session_trigger.risk=0.3",
     ),
+    "sessions from alarms": plan_of(
+        "fedavg",
+        "session_start=judged",
+        "session_trigger=presence",
+        "session_trigger.alarm_share=0.2",
+        "session_trigger.tolerance=0.9",
+        "alarm=river",
+        "alarm.name=DummyDriftDetector",
+        "alarm.settings=t_0=1",
+        "alarm.watch=loss",
+    ),
     "reset": plan_of("fedavg", "session_start=reset"),
 }
 
@@ -62,6 +73,19 @@ def test_a_resumed_run_of_sessions_has_the_same_bits(case: str, tmp_path: Path) 
         file.name: file.read_bytes() for file in (tmp_path / "whole/checkpoint/blobs").iterdir()
     }
     assert kept == {file.name: file.read_bytes() for file in (out / "checkpoint/blobs").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [("sessions from presence", "members changed"), ("sessions from alarms", "alarms of")],
+)
+def test_sessions_open_at_run_time(case: str, reason: str) -> None:
+    rows = play(PLANS[case]).metrics
+    decisions = [each for row in rows for each in row.get("decisions", ())]
+    opened = [each for each in decisions if each["what"] == "open-session"]
+    assert any(reason in each["reason"] for each in opened)
+    assert [each["session"] for each in opened] == list(range(1, len(opened) + 1))
+    assert any(each["what"] == "choose-start" for each in decisions)
 
 
 def test_stored_models_are_not_written_again_during_a_session(tmp_path: Path) -> None:

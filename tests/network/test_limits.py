@@ -28,6 +28,7 @@ from thalweg.network.limits import (
 from thalweg.recipes import Recipe
 from thalweg.sample_weights import OldAndNew
 from thalweg.selection import Dpcs, PowerOfChoice
+from thalweg.sessions import Judged
 from thalweg.streams import Inflow, Setting
 
 PLAIN = Recipe("plain", Replace())
@@ -216,6 +217,14 @@ PROTOTYPES = {
         ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2, 3)}, None),
         ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2)}, "bounds has 2 numbers, not 3"),
         ("sample_weights", OldAndNew(), {}, None),
+        ("session_start", Judged(), {"candidate_losses": numbers(0.5)}, None),
+        (
+            "session_start",
+            Judged(),
+            {"candidate_losses": numbers(0.5, 1)},
+            "candidate_losses has 2 numbers, not 1",
+        ),
+        ("session_start", Judged(), {"candidate_losses": numbers(1e30)}, "candidate_losses is 1e"),
     ],
 )
 def test_impossible_survey_responses_are_rejected(

@@ -36,6 +36,7 @@ from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
 from thalweg.recipes.compatibility import check_compatibility, find_inert
 from thalweg.sample_weights import Early, InverseAge
 from thalweg.selection import BalancedCohort, PowerOfChoice
+from thalweg.sessions import Presence
 from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
 
@@ -329,3 +330,10 @@ def test_parts_with_an_effect_are_not_listed() -> None:
     recipe = replace(warmstart(), staleness=PolynomialDiscount())
     found = find_inert(recipe, make_world(), has_late_updates=True)
     assert found == {}
+
+
+def test_a_session_trigger_that_waits_for_alarms_needs_an_alarm() -> None:
+    recipe = replace(fedavg(), session_trigger=Presence(alarm_share=0.3))
+    with pytest.raises(ConfigError, match=r"alarm_share=0.3 needs alarms.*alarm=page-hinkley"):
+        check_compatibility(recipe, make_world())
+    check_compatibility(replace(recipe, alarm=PageHinkley()), make_world())

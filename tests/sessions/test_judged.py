@@ -159,8 +159,8 @@ def test_metrics_record_candidates_losses_and_the_decision() -> None:
     assert found["decisions"] == [
         {
             "what": "choose-start",
-            "reason": "start with the model 'session 0': its loss 2.5 at 2 clients is the lowest "
-            "of 3 candidates (latest model 3)",
+            "reason": "start with the model 'session 0': its loss at 2 clients, 2.5, is the lowest "
+            "of 3 candidates (latest: 3)",
             "clients": 2,
             "loss": 2.5,
             "latest_loss": 3.0,

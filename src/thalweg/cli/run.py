@@ -32,6 +32,7 @@ from thalweg.data.checks import is_own_data
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.plan import (
     AnyPlan,
+    Plan,
     check_used_by,
     find_method,
     format_command,
@@ -43,7 +44,9 @@ from thalweg.engine.ray.cluster import choose_cluster
 from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.task import is_time_ordered
 from thalweg.engine.trackers import make_trackers, track_run
-from thalweg.scenarios import find_scenario
+from thalweg.recipes import Recipe
+from thalweg.recipes.base import needs_sessions
+from thalweg.scenarios import Scenario, find_scenario
 
 
 def run_command(
@@ -148,8 +151,18 @@ def plan_from_options(
     scenario = find_scenario(on)
     if is_own_data(scenario.data):  # without its columns, a file cannot be read
         scenario = replace(scenario, data=plan.scenario.data)
-    default = make_any_plan(recipe, scenario, seed=plan.seed, data_dir=data_dir)
-    return plan, default, command
+    return plan, _make_default_plan(recipe, scenario, plan, data_dir), command
+
+
+def _make_default_plan(
+    recipe: str, scenario: Scenario, plan: AnyPlan, data_dir: Path | None
+) -> AnyPlan:
+    """Return the plan without overrides; with those of the sessions if it needs some."""
+    method = find_method(recipe)
+    if isinstance(method, Recipe) and isinstance(plan, Plan) and needs_sessions(method):
+        method = replace(method, session_trigger=plan.recipe.session_trigger)
+        scenario = replace(scenario, sessions=plan.scenario.sessions)
+    return make_any_plan(method, scenario, seed=plan.seed, data_dir=data_dir)
 
 
 def default_run_folder(plan: AnyPlan, resume: bool) -> Path:

@@ -183,9 +183,10 @@ class Judged:
         else:
             loss, latest = float(state.losses[state.chosen]), float(state.losses[0])
             decision |= {"loss": loss, "latest_loss": latest}
+            others = f" (latest: {latest:.3g})" if state.chosen else ""
             decision["reason"] = (
-                f"start with the model {name!r}: its loss {loss:.3g} at {clients} clients is the "
-                f"lowest of {count} candidates (latest model {latest:.3g})"
+                f"start with the model {name!r}: its loss at {clients} clients, {loss:.3g}, is the "
+                f"lowest of {count} candidates{others}"
             )
         judged = {
             "candidates": list(state.names),

@@ -20,6 +20,7 @@ REGRESSIONS: list[tuple[str, list[str]]] = [
     ("feddrift", []),
     ("fedavg", ["selection=balanced-cohort", "selection.participation=0.6"]),
     ("fedavg+warmstart", SESSIONS),
+    ("fedavg", [*SESSIONS, "session_start=judged"]),
     ("fedavg", ["alarm=page-hinkley", "alarm.watch=error", "loss=huber"]),
     ("fedavg", ["secure_aggregation=masked", "world.availability=1"]),
 ]

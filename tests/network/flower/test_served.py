@@ -94,6 +94,30 @@ def test_run_continues_without_disconnected_clients(tmp_path: Path) -> None:
     assert [each["reason"] for each in events_of(folder, "lost")] == ["Node Unavailable"] * 2
 
 
+def test_a_session_opens_when_clients_are_disconnected(tmp_path: Path) -> None:
+    trigger = ["session_trigger=presence", "session_trigger.risk=0.3"]
+    settings = ["world.availability=1", "session_start=judged", *trigger]
+    plan = tiny_plan("fedavg", "digits-partial", 10, *settings)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=2)
+    with devices_in(tmp_path, 5) as devices:
+        away: dict[int, Any] = {}
+
+        def fate(node: int, frame: Frame) -> str:
+            if requests(node, frame) == "error" and node in devices:
+                away[node] = devices.pop(node)
+            return "error" if node in away else "arrives"
+
+        # The devices are lost in the fifth round and absent from the sixth one on.
+        requests = RequestFates(*((number, "error") for number in (22, 23, 24)))
+        served = serve_run(FakeGrid(devices, fate), folder)
+    assert [row["cohort"] for row in served.metrics] == [5] * 4 + [2] * 6
+    opened = {row["round"]: row["decisions"] for row in served.metrics if "decisions" in row}
+    assert list(opened) == [6]
+    (decision,) = opened[6]
+    reason = "60% of 5 members changed (0 joined, 3 left; tolerance 25%)"
+    assert (decision["what"], decision["reason"]) == ("open-session", reason)
+
+
 def test_late_clients_take_part_from_the_next_round(tmp_path: Path) -> None:
     plan = tiny_plan("fedavg", "digits-partial", 6, "world.availability=1")
     folder = prepare_run(tmp_path / "run", plan, min_clients=2)
