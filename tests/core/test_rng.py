@@ -67,6 +67,8 @@ def test_purposes_have_fixed_values() -> None:
         "DRIFT": 20,
         "BASELINE": 21,
         "PRIVACY": 22,
+        "JUDGES": 23,
+        "SESSION_START_ANSWER": 24,
     }
 
 

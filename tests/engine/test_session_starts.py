@@ -88,6 +88,14 @@ def test_sessions_open_at_run_time(case: str, reason: str) -> None:
     assert any(each["what"] == "choose-start" for each in decisions)
 
 
+def test_a_bank_of_several_models_keeps_them_in_judged_sessions() -> None:
+    judged, previous = (
+        play(plan_of("ifca", f"session_start={each}")) for each in ("judged", "previous")
+    )
+    assert judged.model.tobytes() == previous.model.tobytes()
+    check_same_bits(judged, previous)
+
+
 def test_stored_models_are_not_written_again_during_a_session(tmp_path: Path) -> None:
     written: list[set[Path]] = []
     stamps: dict[Path, int] = {}

@@ -13,7 +13,7 @@ from thalweg.core.claims import Claim
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Roster
 from thalweg.sessions import Judged
-from thalweg.sessions.judged import LOSSES, MAX_LOSS, JudgedState
+from thalweg.sessions.judged import LATEST, LOSSES, MAX_LOSS, MEAN, PILOT, JudgedState
 
 A, B, C = 0.0, 10.0, 30.0  # distributions, by the model that suits them
 
@@ -40,10 +40,10 @@ def test_candidates_are_the_latest_model_the_stored_ones_their_mean_and_the_pilo
     rule = Judged(history=2)
     state = rule.init(vector(0), [])
     for last, names, values in (
-        (0, ["latest"], [0]),  # the initial model
-        (6, ["latest"], [6]),  # the pilot is the latest model
-        (2, ["latest", "session 0", "mean"], [2, 6, 4]),
-        (4, ["latest", "session 1", "mean", "pilot"], [4, 2, 3, 6]),
+        (0, [LATEST], [0]),  # the initial model
+        (6, [LATEST], [6]),  # the pilot is the latest model
+        (2, [LATEST, "session 0", MEAN], [2, 6, 4]),
+        (4, [LATEST, "session 1", MEAN, PILOT], [4, 2, 3, 6]),
     ):
         state, candidates = rule.propose_models(state, vector(last))
         assert (state.names, candidates.ravel().tolist()) == (names, values)
@@ -56,9 +56,9 @@ def test_pilot_is_the_mean_of_the_pilot_sessions() -> None:
     for last in (0, 6, 2):
         state, candidates = rule.propose_models(state, vector(last))
     assert state.pilot.tolist() == [4]
-    assert state.names == ["latest", "session 0", "mean"], "the pilot is the mean"
+    assert state.names == [LATEST, "session 0", MEAN], "the pilot is the mean"
     state, candidates = rule.propose_models(state, vector(7))
-    assert state.names == ["latest", "session 0", "session 1", "mean", "pilot"]
+    assert state.names == [LATEST, "session 0", "session 1", MEAN, PILOT]
     assert candidates.ravel().tolist() == [7, 6, 2, 5, 4]
 
 
@@ -81,7 +81,7 @@ def test_without_responses_the_latest_model_is_chosen(losses: Floats) -> None:
     after, start = rule.choose_model(state, candidates, losses)
     assert start.tolist() == [2]
     (decision,) = rule.extra_metrics(after)["decisions"]
-    assert decision["reason"] == "start with the latest model: no client evaluated 3 models"
+    assert decision["reason"] == "no client evaluated the 3 candidates"
     row = np.array([[np.inf, 1.0, 2.0], [0.5, 3.0, 1.0]])  # the first client does not count
     assert rule.choose_model(state, candidates, row)[1].tolist() == [2]
 
@@ -128,7 +128,7 @@ def test_the_model_that_was_unused_for_most_sessions_is_dropped() -> None:
         state, candidates = rule.propose_models(state, vector(last))
     state, _ = rule.choose_model(state, candidates, np.array([[3.0, 1.0, 2.5]]))  # session 0 wins
     state, candidates = rule.propose_models(state, vector(9))
-    assert state.names == ["latest", "session 0", "mean"], "session 1 was used before session 0"
+    assert state.names == [LATEST, "session 0", MEAN], "session 1 was used before session 0"
 
 
 def test_a_session_of_several_models_is_skipped() -> None:
@@ -150,7 +150,7 @@ def test_metrics_record_candidates_losses_and_the_decision() -> None:
     state, _ = rule.choose_model(state, candidates, np.array([[3.0, 1.0, 9.0], [3.0, 4.0, 0.0]]))
     found = rule.extra_metrics(state)
     assert found["judged"] == {
-        "candidates": ["latest", "session 0", "mean"],
+        "candidates": [LATEST, "session 0", MEAN],
         "losses": [3.0, 2.5, 4.5],
         "chosen": "session 0",
         "clients": 2,
@@ -159,8 +159,9 @@ def test_metrics_record_candidates_losses_and_the_decision() -> None:
     assert found["decisions"] == [
         {
             "what": "choose-start",
-            "reason": "start with the model 'session 0': its loss at 2 clients, 2.5, is the lowest "
-            "of 3 candidates (latest: 3)",
+            "reason": "the loss of the final model of session 0 at 2 clients, 2.5, is the lowest "
+            "of 3 candidates (latest model: 3)",
+            "candidate": "the final model of session 0",
             "clients": 2,
             "loss": 2.5,
             "latest_loss": 3.0,

@@ -517,12 +517,6 @@ _DECLARED = (
         "record",
         applies="session_start=judged, first rounds of sessions with several candidates",
     ),
-    Metric(
-        "decisions",
-        "decisions of adaptive policies: what, reason, numbers",
-        "record",
-        applies="rounds in which a policy took a decision",
-    ),
     # Drift.
     Metric("drifted", "Clients that drifted in this round", "count", "", "sum", applies=_DRIFTS),
     Metric(

@@ -27,7 +27,7 @@ from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
 from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.recipes.base import needs_sessions
-from thalweg.recipes.compatibility import check_optimizer
+from thalweg.recipes.compatibility import check_optimizer, is_federated
 from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_sizes
 
 EngineName = Literal["fast", "torch", "reference"]
@@ -80,7 +80,8 @@ class Plan:
         require(
             self.scenario.sessions is not None
             or recipe.session_trigger is not None
-            or not needs_sessions(recipe),
+            or not needs_sessions(recipe)
+            or not is_federated(recipe),  # rejected with its own reason
             f"session_start={type(recipe.session_start).__name__} needs sessions, but "
             f"{self.scenario.name} has none (sessions=none), so that it would have no effect. Open "
             "sessions when the present clients change "

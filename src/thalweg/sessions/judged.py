@@ -9,13 +9,14 @@ import numpy as np
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim, check_vector
 from thalweg.core.config import check_ranges
+from thalweg.core.decisions import make_decision
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice, Roster
 from thalweg.core.vectors import blend, freeze
 from thalweg.sessions.base import ProbeRound, check_same_net
 
 LOSSES = "candidate_losses"
 MAX_LOSS = 1e8  # in place of larger losses and of those that are not finite
-LATEST, MEAN, PILOT = "latest", "mean", "pilot"
+LATEST, MEAN, PILOT = "the latest model", "the mean of the stored models", "the pilot"
 
 
 class JudgedState(NamedTuple):
@@ -84,6 +85,7 @@ class Judged:
     needs_single_model: ClassVar[bool] = False
     needs_class_labels: ClassVar[bool] = False
     bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
+    monitors: ClassVar[str] = "the losses of candidate models at the start of each session"
 
     judges: int | None = 10
     """Maximum number of clients that evaluate the candidates; none: the whole cohort."""
@@ -177,16 +179,17 @@ class Judged:
 
     def _describe_choice(self, state: JudgedState) -> dict[str, Any]:
         name, count, clients = state.names[state.chosen], len(state.names), state.judges
-        decision: dict[str, Any] = {"what": "choose-start", "reason": "", "clients": clients}
+        model = name if name.startswith("the ") else f"the final model of {name}"
+        values: dict[str, Any] = {"candidate": model, "clients": clients}
         if clients == 0:
-            decision["reason"] = f"start with the latest model: no client evaluated {count} models"
+            reason = f"no client evaluated the {count} candidates"
         else:
             loss, latest = float(state.losses[state.chosen]), float(state.losses[0])
-            decision |= {"loss": loss, "latest_loss": latest}
-            others = f" (latest: {latest:.3g})" if state.chosen else ""
-            decision["reason"] = (
-                f"start with the model {name!r}: its loss at {clients} clients, {loss:.3g}, is the "
-                f"lowest of {count} candidates{others}"
+            values |= {"loss": loss, "latest_loss": latest}
+            others = f" (latest model: {latest:.3g})" if state.chosen else ""
+            reason = (
+                f"the loss of {model} at {clients} clients, {loss:.3g}, is the lowest of {count} "
+                f"candidates{others}"
             )
         judged = {
             "candidates": list(state.names),
@@ -195,7 +198,7 @@ class Judged:
             "clients": clients,
             "stored": len(state.models),
         }
-        return {"judged": judged, "decisions": [decision]}
+        return {"judged": judged, "decisions": [make_decision("choose-start", reason, **values)]}
 
     def _add_to_pilot(self, state: JudgedState, last: Floats32, session: int) -> JudgedState:
         """Add the final model of a pilot session; the last one completes the pilot."""

@@ -86,6 +86,11 @@ class Presence:
             alarm_window="[1, inf)",
         )
 
+    @property
+    def monitors(self) -> str:
+        alarms = "" if self.alarm_share is None else ", and the share of them that raise alarms"
+        return f"the clients that are present (sessions){alarms}"
+
     def init(self, num_clients: int) -> PresenceState:
         return PresenceState(
             number=-1,

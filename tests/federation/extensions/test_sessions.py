@@ -31,6 +31,7 @@ from thalweg.recipes import Recipe
 from thalweg.selection import Uniform
 from thalweg.sessions import Average, Judged, Presence, Reset, SessionStart, WarmStart
 from thalweg.sessions.base import ProbeRound
+from thalweg.sessions.judged import LATEST, MEAN
 
 MODEL = np.zeros(3, dtype=np.float32)
 PLAIN = Recipe("plain", Replace())
@@ -471,7 +472,7 @@ def test_clients_of_a_session_judge_the_candidates() -> None:
     judged = [updates.extra_metrics.get("judged") for _, updates in history if updates is not None]
     assert starts[-1] == 10
     assert clients == [0, 1]
-    assert judged[10]["candidates"][: len(values)] == ["latest", "session 0", "mean"]
+    assert judged[10]["candidates"][: len(values)] == [LATEST, "session 0", MEAN]
     assert judged[10]["clients"] == 1, "client 0 did not respond"
     best = int(np.argmax(values))
     assert judged[10]["chosen"] == judged[10]["candidates"][best]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from thalweg.core.capabilities import TracksSessions
+from thalweg.core.decisions import make_decision
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Job, Updates
@@ -67,11 +68,9 @@ def observe_session(ctx: RoundContext) -> None:
     ctx.roster = replace(ctx.roster, session=ctx.session)
     ctx.server = ctx.server._replace(session_trigger=state)
     if opening is not None:
-        decision = {"what": "open-session", "reason": opening.reason}
-        _add_metrics(
-            ctx,
-            {"decisions": [{**decision, "session": ctx.session.number, **opening.numbers}]},
-        )
+        values = {"session": ctx.session.number, **opening.numbers}
+        decision = make_decision("open-session", opening.reason, **values)
+        _add_metrics(ctx, {"decisions": [decision]})
 
 
 def _add_metrics(ctx: RoundContext, metrics: Mapping[str, Any]) -> None:
