@@ -24,6 +24,7 @@ LAYERS = (
         "sessions",
         "forecast",
         "drift",
+        "serving",
         "evaluation",
     },
     {"recipes", "scenarios", "baselines", "native"},

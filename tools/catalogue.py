@@ -70,6 +70,7 @@ NOTES = {
     "secure_aggregation": ("Sums without single updates", "secure-aggregation.md"),
     "alarm": ("Change detection per client", "how-to-alarms.md"),
     "alarm.action": ("What an alarm changes", "how-to-alarms.md"),
+    "serving": ("Which of its predictors a client uses", "serving.md"),
     "learner": ("The learner of a baseline", "how-to-real-streams.md"),
 }  # fmt: skip
 

@@ -165,6 +165,7 @@ def _make_node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNo
         plan.local,
         plan.seed,
         net.num_params,
+        numbers=data.all_labels("train") if data.task == "regression" else None,
         noise=SimulatedNoise(),  # the tests compare with simulations
     )
     trainer = SingleTrainer.from_plan(plan, net, data)

@@ -47,6 +47,7 @@ from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.sample_weights import SAMPLE_WEIGHTS
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
+from thalweg.serving import SERVINGS
 from thalweg.sessions import SESSION_STARTS, SESSION_TRIGGERS
 from thalweg.streams import ARRIVALS, DRIFTS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
@@ -84,6 +85,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "secure_aggregation": SECURE_AGGREGATIONS,
     "alarm": ALARMS,
     "alarm.action": ACTIONS,
+    "serving": SERVINGS,
     "learner": LEARNERS,
 }
 

@@ -786,6 +786,13 @@ _DECLARED = (
         places=("study", "policy table"),
     ),
     Metric(
+        "serving_weights",
+        "Mean weight of each kind of predictor at the clients: latest, averaged, trained, "
+        "last_label and model",
+        "record",
+        applies="recipes with serving, in evaluated rounds of simulations",
+    ),
+    Metric(
         "overdue",
         "Clients that entered the cohort because they had waited too long",
         "count",

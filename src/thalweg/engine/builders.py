@@ -102,16 +102,17 @@ def make_client_program(
     world = make_world(plan.scenario, data, plan.seed)
     check_compatibility(plan.recipe, world)
     check_task(plan.recipe, get_loss(plan.scenario, data), data.task, data.name)
-    labels = apply_views(data, world).all_classes("train")
+    data = apply_views(data, world)
     clients = ClientProgram(
         plan.recipe,
         world,
-        labels,
+        data.all_classes("train"),
         plan.local,
         plan.seed,
         num_params,
         own_positions,
         smallest_batch,
+        data.all_labels("train") if data.task == "regression" else None,
         noise=noise,
     )
     check_own_positions(clients)
@@ -124,6 +125,12 @@ def check_own_positions(clients: ClientProgram) -> None:
         clients.own_positions is None or clients.bank_with_split is None,
         f"net.buffers=local needs one model per client, but {type(clients.recipe.bank).__name__} "
         "lets a client train several; use net.buffers=average, or another bank.",
+    )
+    require(
+        clients.own_positions is None or clients.recipe.serving is None,
+        f"net.buffers=local is incompatible with serving={type(clients.recipe.serving).__name__}: "
+        "a client that keeps a part of each model has no choice among models. Use "
+        "net.buffers=average or serving=none.",
     )
 
 

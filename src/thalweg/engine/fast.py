@@ -36,8 +36,10 @@ from thalweg.federation import (
 )
 from thalweg.federation.client_round import is_regression
 from thalweg.federation.extensions.privacy import protect_response
+from thalweg.federation.serving import Predictor
 from thalweg.local import TrainingSummary
 from thalweg.nets import Net
+from thalweg.serving import TRAINED
 
 if TYPE_CHECKING:
     from thalweg.engine.stacked import Stack, StackedTrainer
@@ -131,7 +133,10 @@ class FastFederation:
         starts = [row for row, owner in enumerate(owners) if row == 0 or owners[row - 1] != owner]
         cohort = Cohort(
             jobs=[self._apply_lr_decay(jobs[index]) for index in order],
-            received=[select_client_broadcast(broadcast, order[row]) for row in starts],
+            received=[
+                select_client_broadcast(broadcast, order[first:last])
+                for first, last in pairwise([*starts, len(order)])
+            ],
             slices=[slice(*ends) for ends in pairwise([*starts, len(order)])],
             rnd=rnd,
         )
@@ -424,6 +429,8 @@ class FastFederation:
         model that it trained last tests this model.
         """
         rows = [client_round.rows_to_test(self._prequential) for client_round in client_rounds]
+        if self.client_pool.clients.recipe.serving is not None:
+            return self._serve_arrivals(client_rounds, cohort, bank, rows)
         main = np.array(
             [
                 part.start + client_round.main_model
@@ -457,6 +464,60 @@ class FastFederation:
                 right = predicted == targets
                 correct += np.bincount(owner, weights=right, minlength=len(correct)).astype(int)
         return tested, correct, error_sums
+
+    def _serve_arrivals(
+        self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32, rows: list[Ints]
+    ) -> tuple[Ints, Ints, Floats | None]:
+        """Return the results of `_test_arrivals` for clients that choose among predictors.
+
+        Clients that share a model are predicted together.
+        """
+        tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
+        error_sums = np.zeros(len(cohort.jobs)) if is_regression(self._labels) else None
+        predictors = [
+            client_round.predictors(bank[cohort.models[part]]) if len(mine) else []
+            for client_round, part, mine in zip(client_rounds, cohort.slices, rows, strict=True)
+        ]
+        scores = score_together(predictors, rows, self._trainer)
+        for client_round, part, mine, found in zip(
+            client_rounds, cohort.slices, rows, scores, strict=True
+        ):
+            job = part.start + client_round.main_model
+            tested[job] = len(mine)
+            if len(mine) == 0:
+                continue
+            predicted, targets = client_round.serve(found, self._prequential), self._labels[mine]
+            if error_sums is not None:
+                error_sums[job] = compute_abs_errors(predicted, targets).sum()
+            else:
+                correct[job] = (predicted == targets).sum()
+        return tested, correct, error_sums
+
+
+def score_together(
+    predictors: Sequence[Sequence[Predictor]], rows: Sequence[Ints], trainer: Trainer
+) -> list[dict[str, Floats32]]:
+    """Return for each client the scores of its predictors on its rows, by name.
+
+    A model that several clients have received is computed once, on the rows of all of them.
+    """
+    users: dict[tuple[str, int], dict[int, Floats32]] = {}  # key -> client -> parameters
+    for client, mine in enumerate(predictors):
+        for name, key, params in mine:
+            shared = key if name != TRAINED else (TRAINED, client)
+            users.setdefault(shared, {})[client] = params
+    found: list[dict[tuple[str, int], Floats32]] = [{} for _ in predictors]
+    for key, params_of in users.items():
+        clients = list(params_of)
+        together = np.concatenate([rows[client] for client in clients])
+        scores = trainer.scores_many(params_of[clients[0]][None], "train", together)[0]
+        ends = np.cumsum([len(rows[client]) for client in clients])[:-1]
+        for client, part in zip(clients, np.split(scores, ends), strict=True):
+            found[client][(TRAINED, 0) if key[0] == TRAINED else key] = part
+    return [
+        {name: mine[key] for name, key, _ in used}
+        for used, mine in zip(predictors, found, strict=True)
+    ]
 
 
 def _collect_uploads(

@@ -54,6 +54,7 @@ from thalweg.engine.ray.cluster import RayCluster, Workers, choose_cluster
 from thalweg.engine.result import TRAINING_ROWS, MetricsRow, Result, write_preprocessing
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
+from thalweg.engine.serving import get_chosen_models, measure_weights
 from thalweg.engine.simulated import HasPending, SimulatedFederation
 from thalweg.engine.task import describe_task, is_time_ordered, make_net, try_loss
 from thalweg.engine.trackers import TrackLike, make_trackers, track_run
@@ -299,6 +300,7 @@ def _run_rounds(
                 plan.scenario.metrics,
             )
             row |= count_learned_states(federation.client_pool)
+            row |= measure_weights(plan.recipe, federation.client_pool)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -324,7 +326,10 @@ def _make_result(
     alarms: MetricsRow | None,
     folder: RunFolder | None,
 ) -> Result:
-    served = add_personal_models(get_served_models(server, plan.recipe), client_pool)
+    if plan.recipe.serving is not None:
+        served = get_chosen_models(server, plan.recipe, client_pool)
+    else:
+        served = add_personal_models(get_served_models(server, plan.recipe), client_pool)
     has_rows = is_own_data(plan.scenario.data) and not _is_remote(client_pool)
     return Result(
         plan=plan,

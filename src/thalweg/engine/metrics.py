@@ -16,6 +16,7 @@ from thalweg.engine.per_client_eval import ScoreCache, get_model_use, score_per_
 from thalweg.engine.regression import evaluate_regression
 from thalweg.engine.requested_metrics import compute_requested_metrics
 from thalweg.engine.scores import score_predictions
+from thalweg.engine.serving import get_chosen_models
 from thalweg.engine.simulated import SimulatedFederation
 from thalweg.engine.tasks import task_records
 from thalweg.evaluation import (
@@ -108,7 +109,10 @@ def evaluate_round(
     """Return the scores of the served models on the test set, as the clients use them."""
     if len(data.y_test) == 0:
         return {}
-    served = get_served_models(server, recipe)
+    if recipe.serving is not None:
+        served = get_chosen_models(server, recipe, federation.client_pool)
+    else:
+        served = get_served_models(server, recipe)
     if getattr(recipe.bank, "keeps_trained_models", False):
         served = _get_trained_models(served, federation.client_pool)
     row = _evaluate(
@@ -139,7 +143,7 @@ def _evaluate(
     score_cache = ScoreCache(federation, served.models, data)
     use = get_model_use(served, federation, rounds_done - 1)
     row = score_per_client(score_cache, use, federation, data, validation, session_context)
-    if getattr(recipe.bank, "has_personal_models", False):
+    if recipe.serving is not None or getattr(recipe.bank, "has_personal_models", False):
         row.pop("purity", None)  # one model per client is always pure
     if has_tasks and data.views:
         row["tasks"] = task_records(score_cache, use, data)

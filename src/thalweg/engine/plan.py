@@ -70,6 +70,12 @@ class Plan:
             f"makes none (prequential=0); predict some ({format_setting('prequential', 32)}), or "
             f"use the loss ({format_setting('alarm.watch', 'loss')}).",
         )
+        require(
+            self.recipe.serving is None or self.scenario.prequential > 0,
+            f"serving={type(self.recipe.serving).__name__} learns from predictions of arriving "
+            f"samples, but {self.scenario.name} makes none (prequential=0); predict some "
+            f"({format_setting('prequential', 32)}), or use {format_setting('serving', None)}.",
+        )
         check_optimizer(self.recipe, self.local)
         self._check_decay()
         self._check_sessions()

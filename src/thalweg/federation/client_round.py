@@ -25,6 +25,14 @@ from thalweg.federation.context import ClientContext
 from thalweg.federation.extensions.alarms import apply_alarm
 from thalweg.federation.ingest import Ingest, catch_up
 from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploads
+from thalweg.federation.serving import (
+    Predictor,
+    compute_scores,
+    list_models,
+    read_averages,
+    serve_samples,
+    shift_targets,
+)
 from thalweg.local import TrainingSummary
 
 
@@ -74,6 +82,10 @@ class LocalTrainer(Protocol):
         self, model: Floats32, part: Literal["train", "test"], rows: Ints | None
     ) -> tuple[npt.NDArray[Any], Floats32]:
         """Return the predicted labels or numbers, and the losses, of a model (P,) on some rows."""
+        ...
+
+    def scores(self, model: Floats32, part: Literal["train", "test"], rows: Ints) -> Floats32:
+        """Return log-probabilities (n, C), or numbers (n, D), of a model (P,) on some rows."""
         ...
 
     def targets(self, rows: Ints) -> npt.NDArray[Any]:
@@ -166,7 +178,7 @@ class ClientRound:
         ]
         self._split, self._trained = state.split, state.trained
         self._optimizers = self._program.kept_optimizers(state, ctx.rnd)
-        self._own = state.own
+        self._own, self._serving = state.own, state.serving
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
     @property
@@ -185,6 +197,11 @@ class ClientRound:
         return self._ingest.outlook
 
     @property
+    def has_serving(self) -> bool:
+        """Whether the client chooses among several predictors."""
+        return self._serving is not None
+
+    @property
     def trained(self) -> Floats32 | None:
         """(P,) the result of the client's last local steps, if it predicts with it; else None."""
         return self._trained if self._program.keeps_trained_models else None
@@ -199,6 +216,36 @@ class ClientRound:
         """Return the arriving rows that are predicted before the client trains on them."""
         arrived = [_first_items(arrival, per_tick) for arrival in self.arrivals]
         return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
+
+    def predictors(self, received: Floats32) -> list[Predictor]:
+        """Return the models that predict arriving samples, if the recipe has a serving policy.
+
+        `received` (J, P) are the models of this round.
+        """
+        assert self._serving is not None
+        models = self._models.tolist()
+        return list_models(
+            self._program.recipe,
+            self.main_model,
+            models,
+            received,
+            read_averages(self._ctx.received, len(models)),
+            self._trained,
+            self._serving.num_models,
+        )
+
+    def serve(self, scores: Mapping[str, Floats32], per_tick: int) -> npt.NDArray[Any]:
+        """Predict the rows of `rows_to_test` with the serving policy, given all scores."""
+        assert self._serving is not None
+        order = np.concatenate([arrival.items for arrival in self.arrivals])
+        targets = self._program.targets(order)
+        previous = shift_targets(self._serving.last, targets)
+        sizes = [len(arrival.items) for arrival in self.arrivals]
+        tested = np.concatenate([np.arange(size) < per_tick for size in sizes])
+        self._serving, predicted = serve_samples(
+            self._program.recipe, self._serving, scores, targets[tested], previous[tested]
+        )
+        return predicted
 
     def labels(self, rows: Ints) -> Ints:
         """Return the labels of some rows of the data set."""
@@ -294,6 +341,8 @@ class ClientRound:
         It keeps the objective's states of models that the client did not train in this round.
         """
         state = self._batch_builders[0].finish(self._ingest.finish())
+        if self._serving is not None and state.serving is not None:
+            state = state._replace(serving=self._serving._replace(last=state.serving.last))
         own = tuple(builder.objective for builder in self._batch_builders[1:])
         other_objectives = (*own, *state.other_objectives[len(own) :])
         return state._replace(
@@ -349,12 +398,24 @@ def _test_arrivals(
     In a regression also the sum of the absolute errors.
     """
     rows = client_round.rows_to_test(per_tick)
+    if client_round.has_serving:
+        predictors = client_round.predictors(request.params) if len(rows) else []
+        scores = compute_scores(
+            predictors, rows, lambda params, where: trainer.scores(params, "train", where)
+        )
+        predicted = client_round.serve(scores, per_tick) if len(rows) else trainer.targets(rows)
+        return _count_outcomes(predicted, trainer.targets(rows))
     received, trained = request.params[client_round.main_model], client_round.trained
     predicted, _ = trainer.predict(received if trained is None else trained, "train", rows)
-    targets = trainer.targets(rows)
+    return _count_outcomes(predicted, trainer.targets(rows))
+
+
+def _count_outcomes(
+    predicted: npt.NDArray[Any], targets: npt.NDArray[Any]
+) -> tuple[int, int, float | None]:
     if is_regression(targets):
-        return len(rows), 0, float(compute_abs_errors(predicted, targets).sum())
-    return len(rows), int((predicted == targets).sum()), None
+        return len(targets), 0, float(compute_abs_errors(predicted, targets).sum())
+    return len(targets), int((predicted == targets).sum()), None
 
 
 def _compute_losses(

@@ -17,9 +17,11 @@ from thalweg.core.trees import Tree, restore_types
 from thalweg.core.types import Floats, Floats32, Ints, Outlook, SampleAges
 from thalweg.core.vectors import freeze
 from thalweg.federation.capabilities import Capabilities
+from thalweg.federation.serving import ServingState, new_serving_state
 from thalweg.local import LocalTraining
-from thalweg.recipes.base import Recipe
+from thalweg.recipes.base import Recipe, list_predictors
 from thalweg.sample_weights import SampleWeights
+from thalweg.serving import TRAINED
 from thalweg.streams import MergedWorld, Stream
 
 Rows = npt.NDArray[np.int32]
@@ -49,6 +51,7 @@ class ClientState(NamedTuple):
     own: Floats32 | None = (
         None  # its values of `ClientProgram.own_positions`; none: it has none yet
     )
+    serving: ServingState | None = None  # none: the recipe has no serving policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,8 @@ class ClientProgram(Capabilities):
     """Positions in the model at which each client continues from its own values; none: nowhere."""
     smallest_batch: int = 1
     """The least number of samples in a mini-batch: `Net.smallest_batch`."""
+    numbers: npt.NDArray[Any] | None = None
+    """Numbers to predict of the training part, (n,) or (n, D), in a regression; none: classes."""
     noise: NoiseSource = field(kw_only=True)
     """Where privacy noise comes from. It has no default: a device must not use the seed."""
 
@@ -104,7 +109,13 @@ class ClientProgram(Capabilities):
     @cached_property
     def keeps_trained_models(self) -> bool:
         """Whether clients keep the model that they trained, and predict with it."""
-        return _declares(self.recipe.bank, "keeps_trained_models")
+        uses_trained = TRAINED in list_predictors(self.recipe)
+        return uses_trained or _declares(self.recipe.bank, "keeps_trained_models")
+
+    def targets(self, rows: Ints | Rows) -> npt.NDArray[Any]:
+        """Return the classes or the numbers to predict of some rows of the data set."""
+        values = self.labels if self.numbers is None else self.numbers
+        return values.take(rows, axis=0)
 
     def local_in(self, rnd: int) -> LocalTraining:
         """Return the local training of a round.
@@ -185,6 +196,7 @@ class ClientProgram(Capabilities):
             since=np.zeros(len(rows), dtype=np.int32) if self.needs_arrival_rounds else None,
             label_counts=label_counts,
             split=self.bank_with_split and self.bank_with_split.init_split(self.num_classes),
+            serving=new_serving_state(self.recipe.serving, self.targets(arrival.items[-1:])),
         )
 
     def restore_client(self, client: int, tree: Tree) -> Any:

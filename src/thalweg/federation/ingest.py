@@ -12,6 +12,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Floats32, Ints, LastLayer, MemoryContext, Outlook
 from thalweg.federation.client_state import ClientState
 from thalweg.federation.context import ClientContext
+from thalweg.federation.serving import record_last
 from thalweg.memory import UploadsFromMemory
 
 
@@ -116,6 +117,10 @@ class Ingest:
         if self._program.forecast_with_recognition is None:
             is_told = self._program.forecast_sees_true_states
             seen = [arrival.state if is_told else -1 for arrival in self.arrivals]
+        serving = self._state.serving
+        if serving is not None:
+            arrived = np.concatenate([arrival.items for arrival in self.arrivals])
+            serving = record_last(serving, self._program.targets(arrived[-1:]))
         return self._state._replace(
             stream_round=self._state.stream_round + 1,
             rows=self.rows.astype(np.int32),
@@ -124,6 +129,7 @@ class Ingest:
             forecast=self._program.forecast.observe(self._forecast, np.array(seen, dtype=np.int64)),
             since=self.since,
             label_counts=self._label_counts,
+            serving=serving,
         )
 
     def renewal(self) -> Floats:

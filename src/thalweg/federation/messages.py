@@ -20,6 +20,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32, Ints, Job, Supply, SurveyResponses, Updates
 from thalweg.federation.base import SurveyStage
 from thalweg.federation.client_state import Received
+from thalweg.federation.serving import STAGE as PER_MODEL
 
 Octets = npt.NDArray[np.uint8]
 T = TypeVar("T", bound=Hashable)
@@ -105,7 +106,7 @@ def make_train_requests(
         own = list(group)
         models = np.array([jobs[position].model for position in own], dtype=np.int64)
         lr_scales = np.array([jobs[position].lr_scale for position in own], dtype=np.float64)
-        job, received = jobs[own[0]], select_client_broadcast(broadcast, own[0])
+        job, received = jobs[own[0]], select_client_broadcast(broadcast, own)
         requests.append(
             TrainRequest(
                 rnd=rnd,
@@ -122,10 +123,17 @@ def make_train_requests(
     return requests
 
 
-def select_client_broadcast(broadcast: Broadcast | None, row: int) -> Received:
-    """Return one client's row of every broadcast value."""
+def select_client_broadcast(broadcast: Broadcast | None, rows: Sequence[int]) -> Received:
+    """Return one client's vectors of the broadcast, given the rows of its jobs.
+
+    A vector is the row of the first job. Averaged models have one row for each job and are
+    concatenated.
+    """
     return {
-        stage: {name: values[row] for name, values in messages.items()}
+        stage: {
+            name: values[rows[0]] if stage != PER_MODEL or len(rows) == 1 else values[rows].ravel()
+            for name, values in messages.items()
+        }
         for stage, messages in (broadcast or {}).items()
     }
 

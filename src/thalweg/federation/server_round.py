@@ -13,6 +13,7 @@ from thalweg.federation.extensions.base import RoundExtension
 from thalweg.federation.extensions.privacy import NoiseMark, PrivacyAccounting
 from thalweg.federation.extensions.secure_aggregation import MaskingCosts
 from thalweg.federation.extensions.server_parts import ServerParts
+from thalweg.federation.extensions.serving import SentAverages
 from thalweg.federation.extensions.sessions import Sessions
 from thalweg.federation.extensions.staleness import LateUpdates
 from thalweg.federation.extensions.surveys import ServerSurveys
@@ -40,6 +41,7 @@ EXTENSIONS: tuple[RoundExtension, ...] = (
     NoiseMark(),
     ServerParts(),
     SampleSplits(),
+    SentAverages(),
     MaskingCosts(),
     LateUpdates(),
 )

@@ -18,6 +18,7 @@ from thalweg.core.types import Floats, Floats32, Ints, Job, Updates
 from thalweg.core.vectors import combine, zero_columns
 from thalweg.federation.context import RoundContext
 from thalweg.federation.messages import build_updates
+from thalweg.federation.serving import STAGE as PER_MODEL
 from thalweg.recipes.base import Recipe
 from thalweg.sample_weights import AssignsWeights
 
@@ -176,10 +177,14 @@ def bytes_down(
     """Return the bytes of the models and the broadcast.
 
     There is one model per job, except for clients that received the whole bank with a survey. Each
-    client receives the broadcast once.
+    client receives the broadcast once, except for averaged models, one for each job.
     """
     first = np.unique([job.client for job in jobs], return_index=True)[1]
-    values = sum(rows[first].nbytes for stage in broadcast.values() for rows in stage.values())
+    values = sum(
+        rows.nbytes if stage == PER_MODEL else rows[first].nbytes
+        for stage, messages in broadcast.items()
+        for rows in messages.values()
+    )
     return int(sum(job.client not in sent_bank_to for job in jobs) * bank[0].nbytes + values)
 
 

@@ -35,10 +35,13 @@ from thalweg.federation import (
     TrainRequest,
     TrainResponse,
 )
+from thalweg.federation.serving import AVERAGES
+from thalweg.federation.serving import STAGE as PER_MODEL
 from thalweg.network.fields import FieldReader
-from thalweg.recipes.base import Recipe
+from thalweg.recipes.base import Recipe, list_predictors
 from thalweg.recipes.compatibility import find_uploading_stages, iter_server_parts
 from thalweg.sample_weights import AssignsWeights
+from thalweg.serving import AVERAGED
 from thalweg.theory.masked_sums import (
     KEY_BYTES,
     NODE_KEY_BYTES,
@@ -126,7 +129,13 @@ class MessageSchema:
 
     @property
     def max_bytes(self) -> int:
-        return self.max_models * self.num_params * 4 + MAX_HEADER_BYTES
+        size = self.num_params * 4 * (1 + self.sends_averages)
+        return self.max_models * size + MAX_HEADER_BYTES
+
+    @property
+    def sends_averages(self) -> bool:
+        """Whether a train request has the average of each model in addition."""
+        return AVERAGED in list_predictors(self.recipe)
 
     @cached_property
     def broadcast_stages(self) -> set[str]:
@@ -141,6 +150,8 @@ class MessageSchema:
         effect = self.recipe.effect
         if effect.keep < 1 or effect.opens_state:
             stages.add("alarm")
+        if self.sends_averages:
+            stages.add(PER_MODEL)
         return stages
 
     @cached_property
@@ -283,7 +294,7 @@ def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequ
         age=fields.read_int("age"),
         probe_round=fields.read_int("probe_round"),
         broadcast={
-            stage: _read_broadcast(stage, stages.read_group(stage))
+            stage: _read_broadcast(stage, stages.read_group(stage), len(models) * schema.num_params)
             for stage in stages.remaining_names()
         },
         mask_group=_read_mask_group(fields, schema),
@@ -305,9 +316,14 @@ def _read_ascending(fields: FieldReader, name: str) -> Ints:
     return numbers
 
 
-def _read_broadcast(stage: str, values: FieldReader) -> dict[str, Floats32]:
-    """Read the vectors of one stage: one number for sample weights and alarms, else any length."""
+def _read_broadcast(stage: str, values: FieldReader, size: int) -> dict[str, Floats32]:
+    """Read the vectors of one stage.
+
+    One number for sample weights and alarms, `size` for averaged models, else any length.
+    """
     names, length = values.remaining_names(), 1 if stage in ("sample_weights", "alarm") else None
+    if stage == PER_MODEL:
+        names, length = [AVERAGES], size
     if stage == "sample_weights":
         names = ["assigned"]
     broadcast = {name: values.read_array(name, np.float32, (length,)) for name in names}

@@ -63,6 +63,7 @@ from thalweg.memory import (
 )
 from thalweg.sample_weights import SAMPLE_WEIGHTS, AssignsWeights, SampleWeights
 from thalweg.selection import RULES, Available, Selection
+from thalweg.serving import AVERAGED, LAST_LABEL, LATEST, SERVINGS, TRAINED, Serving
 from thalweg.sessions import (
     SESSION_STARTS,
     SESSION_TRIGGERS,
@@ -159,6 +160,8 @@ class Recipe:
     """Hides single updates from the server; none: the server sees each update."""
     alarm: Alarm | None = choice(ALARMS, default=None)
     """Detects drift in each client's error or loss, and reacts to it; none: no detection."""
+    serving: Serving | None = choice(SERVINGS, default=None)
+    """How a client chooses among its predictors; none: it uses the model of the bank."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -215,6 +218,23 @@ class Recipe:
 def needs_sessions(recipe: Recipe) -> bool:
     """Return whether the session start has no effect without sessions."""
     return bool(getattr(recipe.session_start, "needs_sessions", True))
+
+
+def list_predictors(recipe: Recipe) -> tuple[str, ...]:
+    """Return the predictors among which a client chooses, besides numbered models of a bank.
+
+    Empty without a serving policy.
+
+    >>> from thalweg.serving import BestRecent
+    >>> list_predictors(Recipe("mine", memory="fifo", serving=BestRecent(last_label=False)))
+    ('latest', 'trained')
+    """
+    if recipe.serving is None:
+        return ()
+    used = set(recipe.serving.predictors)
+    if not isinstance(recipe.server, HasEvalModel):
+        used.discard(AVERAGED)
+    return (LATEST, *(name for name in (AVERAGED, TRAINED, LAST_LABEL) if name in used))
 
 
 def has_single_model(recipe: Recipe) -> bool:

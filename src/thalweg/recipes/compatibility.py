@@ -37,7 +37,7 @@ from dataclasses import fields
 from typing import Any
 
 from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS, Reports
-from thalweg.bank import SplitsSamples
+from thalweg.bank import SplitsSamples, find_max_jobs
 from thalweg.core.capabilities import ChecksWorld, CountsLabels, ServerPart, Surveys
 from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
@@ -46,7 +46,7 @@ from thalweg.local import FinishesRound, LocalTraining, UploadsFromObjective
 from thalweg.losses import Loss
 from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
-from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
+from thalweg.recipes.base import Recipe, has_single_model, list_predictors, needs_single_model
 from thalweg.sample_weights import AssignsWeights
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
@@ -66,6 +66,7 @@ SERVER_STAGES = (
 
 
 ONE_STATE = "one latent state"
+_SERVED = ("serving", "bank")
 
 
 def check_compatibility(recipe: Recipe, world: World) -> None:
@@ -79,6 +80,7 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
     _check_update_counts(recipe)
     _check_single_model(recipe)
     _check_time_steps(recipe, world)
+    _check_serving(recipe)
     parts = [part for part in vars(recipe).values() if isinstance(part, ChecksWorld)]
     if parts:
         supplies, num_classes = collect_supplies(world), world.state_table.histograms.shape[1]
@@ -145,6 +147,11 @@ def check_task(recipe: Recipe, loss: Loss, task: str, data_name: str) -> None:
     if task == "regression":
         for stage, part in parts.items():
             _reject_regression(stage, part, data_name)
+        require(
+            getattr(recipe.serving, "loss", "error") != "log",
+            f"serving.loss=log needs class probabilities, but the targets of {data_name} are "
+            "numbers (regression). Use serving.loss=error.",
+        )
     require(
         not (needs_class_labels(recipe.objective) and has_single_logit(loss)),
         f"objective={type(recipe.objective).__name__} needs one output per class, but "
@@ -271,6 +278,24 @@ def _check_not_federated(recipe: Recipe) -> None:
         f"objective={type(recipe.objective).__name__} uses the latent state of a client, but with "
         f"{bank} the samples of all clients arrive together. Use forecast=growing or another "
         "objective.",
+    )
+
+
+def _check_serving(recipe: Recipe) -> None:
+    """Reject a serving policy without a choice among predictors."""
+    if recipe.serving is None:
+        return
+    serving, bank = (f"{stage}={type(getattr(recipe, stage)).__name__}" for stage in _SERVED)
+    require(
+        is_federated(recipe) and not getattr(recipe.bank, "has_personal_models", False),
+        f"{serving} lets each client choose between the received and other models, but with {bank} "
+        "the bank determines its model. Use serving=none, or a bank with shared models "
+        "(bank=one-model).",
+    )
+    require(
+        len(list_predictors(recipe)) > 1 or find_max_jobs(recipe.bank) > 1,
+        f"{serving} has no effect: expected at least two predictors, got the received model only. "
+        "Use serving=none, serving.trained=true or serving.last_label=true.",
     )
 
 

@@ -18,6 +18,9 @@ changed.
 Dynamic arrival and departure (Chang et al.): a session starts with a weighted mean of past models;
 the weights depend on the similarity of the sessions' fingerprints.
 
+Serving: a client weights J predictors by their `losses`, with a rate `eta` and a share `alpha` of
+all weights that is divided equally after each sample.
+
 Robust aggregation: `values` are the updates of clients, one row each, some of which may be
 adversarial.
 """
@@ -81,6 +84,16 @@ from thalweg.theory.stream_bound import (
     share_distance_bound,
     target_bias,
 )
+from thalweg.theory.tracking import (
+    FixedShare,
+    SharingRates,
+    fixed_share,
+    mix_regret_bound,
+    optimal_alpha,
+    optimal_eta,
+    optimal_rates,
+    tracking_regret_bound,
+)
 
 __all__ = [  # noqa: RUF022  in the order of the round
     # latent states
@@ -122,6 +135,15 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "sampled_gaussian_rdp",  # the same if its clients are drawn
     "laplace_rdp",  # of a release with Laplace noise
     "rdp_epsilon",  # privacy loss from Renyi divergences
+    # choice among predictors
+    "fixed_share",  # weights that follow the best predictor as it changes
+    "FixedShare",  # weights before and after the samples, and mix losses
+    "mix_regret_bound",  # bound of the mix loss for a number of switches
+    "tracking_regret_bound",  # bound of the weighted mean loss
+    "optimal_alpha",  # the share that minimises both
+    "optimal_eta",  # the rate that minimises the second one
+    "optimal_rates",  # both for long runs
+    "SharingRates",  # eta and alpha
     # secure aggregation
     "to_fixed",  # numbers in fixed-point representation
     "from_fixed",  # mean from a fixed-point sum

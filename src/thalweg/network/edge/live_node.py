@@ -21,8 +21,23 @@ from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
 from thalweg.engine.task import get_loss, make_net
 from thalweg.evaluation.numbers import compute_abs_errors
-from thalweg.federation import ClientContext, ClientProgram, Ingest, TrainRequest, TrainResponse
+from thalweg.federation import (
+    ClientContext,
+    ClientProgram,
+    ClientState,
+    Ingest,
+    TrainRequest,
+    TrainResponse,
+)
 from thalweg.federation.client_round import is_regression
+from thalweg.federation.serving import (
+    Predictor,
+    compute_scores,
+    list_models,
+    read_averages,
+    serve_samples,
+    shift_targets,
+)
 from thalweg.nets import Net
 from thalweg.network.edge.inbox import Inbox
 from thalweg.network.edge.live_stream import LiveStream
@@ -116,6 +131,7 @@ class LiveNode:
             self.net.num_params,
             self.net.own_positions,
             self.net.smallest_batch,
+            data.all_labels("train") if schema.is_regression else None,
             noise=SystemNoise(),
         )
         check_own_positions(clients)
@@ -128,6 +144,7 @@ class LiveNode:
             charge,
         )
         self._model: Floats32 | None = None  # the last model that this process received
+        self._predictors: list[Predictor] = []  # the last ones, with a serving policy
         stored = store.state()
         self.state = (
             self._remote.new_client() if stored is None else self._remote.restore_state(stored)
@@ -179,6 +196,7 @@ class LiveNode:
                 main = self._remote.node.main_model(self.state.client, request)
                 new_counts = self._count_round(request, response, main)
                 self._model = request.params[main].copy()
+                self._predictors = self._list_predictors(request, main, state.client)
             self._commit(state, digest=digest, response=response, rnd=request.rnd, **new_counts)
             if isinstance(request, MaskRequest) and request.deletes_secrets:
                 self._store.erase_deleted()
@@ -206,7 +224,7 @@ class LiveNode:
             return False
         self.inbox.mark(before.stream_round)
         arrived = self.inbox.marked_slots(before.stream_round)
-        new_counts = self._test_rows(arrived[: self._prequential])
+        before, new_counts = self._test_rows(before, arrived[: self._prequential])
         ctx = ClientContext(node.clients, node.client, max(self.state.last_round, 0))
         ingest = Ingest(ctx, before)
         for _ in range(node.clients.stream.ticks):
@@ -234,17 +252,54 @@ class LiveNode:
         return {**new_counts, "tested": 0, "correct": 0, "error_sum": 0.0, "last_loss": last_loss}
 
     @one_thread()
-    def _test_rows(self, rows: Ints) -> dict[str, Any]:
-        """The counts after the last received model has predicted some rows."""
-        if self._model is None:
-            return {}
+    def _test_rows(self, state: ClientState, rows: Ints) -> tuple[ClientState, dict[str, Any]]:
+        """The state and the counts after the client has predicted some rows.
+
+        It predicts with the last received model, or with its serving policy.
+        """
+        if self._model is None or len(rows) == 0:
+            return state, {}
         node, counts = self._remote.node, self.inbox.counts
-        (model,) = node.clients.personalise(self._model[None], self.state.client)
-        predicted, _ = node.trainer.predict(model, "train", rows)
         targets, tested = self.inbox.labels[rows], counts.tested + len(rows)
+        after = state
+        if state.serving is None:
+            (model,) = node.clients.personalise(self._model[None], state)
+            predicted, _ = node.trainer.predict(model, "train", rows)
+        else:
+            scores = compute_scores(
+                self._predictors,
+                rows,
+                lambda params, where: node.trainer.scores(params, "train", where),
+            )
+            serving, predicted = serve_samples(
+                node.clients.recipe,
+                state.serving,
+                scores,
+                targets,
+                shift_targets(state.serving.last, targets),
+            )
+            after = state._replace(serving=serving)
         if not is_regression(targets):
-            return {"tested": tested, "correct": counts.correct + int((predicted == targets).sum())}
+            correct = counts.correct + int((predicted == targets).sum())
+            return after, {"tested": tested, "correct": correct}
         error = float(compute_abs_errors(predicted, targets).sum())
         if not math.isfinite(error):  # the model has diverged, which the next response reports
-            return {}
-        return {"tested": tested, "error_sum": counts.error_sum + error}
+            return state, {}
+        return after, {"tested": tested, "error_sum": counts.error_sum + error}
+
+    def _list_predictors(
+        self, request: TrainRequest, main: int, state: ClientState
+    ) -> list[Predictor]:
+        """The models that predict until the next round, after the client has trained."""
+        if state.serving is None:
+            return []
+        number = len(request.models)
+        return list_models(
+            self.message_schema.recipe,
+            main,
+            request.models.tolist(),
+            request.params.copy(),
+            read_averages(request.broadcast, number),
+            state.trained,
+            state.serving.num_models,
+        )

@@ -1,0 +1,176 @@
+"""The client part of serving: predictions of arriving samples by all predictors of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.recipes.base import Recipe, list_predictors
+from thalweg.serving import (
+    AVERAGED,
+    LAST_LABEL,
+    LATEST,
+    MODEL,
+    TRAINED,
+    ArrivedSamples,
+    Serving,
+)
+
+STAGE, AVERAGES = "serving", "averages"  # of the broadcast: the averaged models, one after another
+
+
+class ServingState(NamedTuple):
+    """The state of one client."""
+
+    policy: Any  # of the serving policy
+    last: Floats  # (1,) the class or (D,) the numbers of the last sample; empty: none yet
+    num_models: int = 0  # numbered models that predict; 0: it has never received several
+
+
+class Predictor(NamedTuple):
+    """A model that predicts for a client. Equal keys at a client mean equal parameters."""
+
+    name: str
+    key: tuple[str, int]
+    params: Floats32  # (P,)
+
+
+def new_serving_state(serving: Serving | None, targets: npt.NDArray[Any]) -> ServingState | None:
+    """Return the state of a client that has some samples with targets (n,) or (n, D)."""
+    if serving is None:
+        return None
+    return record_last(ServingState(serving.init(), np.empty(0)), targets)
+
+
+def record_last(state: ServingState, targets: npt.NDArray[Any]) -> ServingState:
+    """Return the state after samples with targets (n,) or (n, D)."""
+    if len(targets) == 0:
+        return state
+    return state._replace(last=np.atleast_1d(targets[-1]).astype(np.float64))
+
+
+def shift_targets(last: Floats, targets: npt.NDArray[Any]) -> Floats:
+    """Return (n, 1) or (n, D) the target before each sample; nan if there is none.
+
+    >>> shift_targets(np.empty(0), np.array([4, 5])).tolist()
+    [[nan], [4.0]]
+    """
+    flat = targets.reshape(len(targets), -1).astype(np.float64)
+    before = last[None] if len(last) else np.full((1, flat.shape[1]), np.nan)
+    return np.concatenate([before, flat[:-1]])
+
+
+def list_models(
+    recipe: Recipe,
+    main: int,
+    models: Sequence[int],
+    received: Floats32,
+    averages: Floats32 | None,
+    trained: Floats32 | None,
+    known_models: int,
+) -> list[Predictor]:
+    """Return the models that predict for a client in a round.
+
+    `models` are the numbers of the received models (J, P) and of their averages (J, P), `main` is
+    the position of the one that the bank chooses for the client. `trained` is the result (P,) of
+    its last local steps. Each received model is a predictor of its own if the client has received
+    several in this round, or knows them from earlier ones (`known_models`).
+    """
+    used = list_predictors(recipe)
+    found = [Predictor(LATEST, (LATEST, models[main]), received[main])]
+    if AVERAGED in used and averages is not None:
+        found.append(Predictor(AVERAGED, (AVERAGED, models[main]), averages[main]))
+    if TRAINED in used and trained is not None:
+        found.append(Predictor(TRAINED, (TRAINED, 0), trained))
+    if len(models) > 1 or known_models:
+        found += [
+            Predictor(f"{MODEL} {model}", (LATEST, model), params)
+            for model, params in zip(models, received, strict=True)
+        ]
+    return found
+
+
+def read_averages(
+    received: Mapping[str, Mapping[str, Floats32]], num_models: int
+) -> Floats32 | None:
+    """Return the averaged models (J, P) of a client's broadcast; None: it has none."""
+    values = received.get(STAGE, {}).get(AVERAGES)
+    return None if values is None else values.reshape(num_models, -1)
+
+
+def name_predictors(recipe: Recipe, num_models: int) -> tuple[str, ...]:
+    """Return the names of all predictors, with models up to a number.
+
+    >>> from thalweg.serving import BestRecent
+    >>> name_predictors(Recipe("mine", memory="fifo", serving=BestRecent()), 2)
+    ('latest', 'trained', 'last_label', 'model 0', 'model 1')
+    """
+    return (*list_predictors(recipe), *(f"{MODEL} {number}" for number in range(num_models)))
+
+
+def serve_samples(
+    recipe: Recipe,
+    state: ServingState,
+    scores: Mapping[str, Floats32],
+    targets: npt.NDArray[Any],
+    previous: Floats,
+) -> tuple[ServingState, npt.NDArray[Any]]:
+    """Return the state after some samples, and the predictions, of the shape of `targets`.
+
+    `scores` are log-probabilities (n, C) or numbers (n, D) by the name of the predictor; `previous`
+    (n, 1) or (n, D) are the targets of the samples before, nan where there is none. The state
+    records the last target separately (`record_last`).
+    """
+    serving = recipe.serving
+    assert serving is not None
+    is_regression = targets.dtype.kind == "f"
+    shape = next(iter(scores.values())).shape
+    numbers = [int(name.partition(" ")[2]) for name in scores if name.startswith(f"{MODEL} ")]
+    num_models = max([state.num_models, *(number + 1 for number in numbers)])
+    names = name_predictors(recipe, num_models)
+    outputs = np.full((len(names), *shape), np.nan)
+    for row, name in enumerate(names):
+        if name == LAST_LABEL:
+            outputs[row] = previous if is_regression else _encode(previous[:, 0], shape[1])
+        elif name in scores:
+            outputs[row] = scores[name] if is_regression else np.exp(scores[name].astype(float))
+    right = targets.reshape(len(targets), -1) if is_regression else targets
+    policy, predicted = serving.serve(state.policy, ArrivedSamples(names, outputs, right))
+    expected = right.shape if is_regression else targets.shape
+    if predicted.shape != expected:
+        raise ConfigError(
+            f"{type(serving).__name__}.serve must return predictions of shape {expected}, got "
+            f"{predicted.shape}."
+        )
+    state = state._replace(policy=policy, num_models=num_models)
+    return state, predicted.reshape(targets.shape)
+
+
+def _encode(labels: Floats, num_classes: int) -> Floats:
+    """Return (n, C) a row with a single 1 for each label; nan for a label that is nan.
+
+    >>> _encode(np.array([1.0, np.nan]), 2).tolist()
+    [[0.0, 1.0], [nan, nan]]
+    """
+    rows = (labels[:, None] == np.arange(num_classes)).astype(np.float64)
+    rows[np.isnan(labels)] = np.nan
+    return rows
+
+
+ComputeScores = Callable[[Floats32, Ints], Floats32]  # parameters (P,) and rows -> (n, C) or (n, D)
+
+
+def compute_scores(
+    predictors: Sequence[Predictor], rows: Ints, score: ComputeScores
+) -> dict[str, Floats32]:
+    """Return the scores of all predictors; equal models are computed once."""
+    by_key: dict[tuple[str, int], Floats32] = {}
+    for each in predictors:
+        if each.key not in by_key:
+            by_key[each.key] = score(each.params, rows)
+    return {each.name: by_key[each.key] for each in predictors}

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.errors import require
+from thalweg.core.types import Floats
+from thalweg.serving.base import (
+    AVERAGED,
+    LAST_LABEL,
+    TRAINED,
+    ArrivedSamples,
+    Bools,
+)
+from thalweg.theory import fixed_share, optimal_rates
+
+FLOOR = 0.01  # share of the uniform distribution in the probabilities of the log loss
+SCALE = 4.0  # variances of the targets at which squared errors are clipped
+
+
+class RecentWeights(NamedTuple):
+    """The state of one client."""
+
+    weights: Floats  # (J,) of the predictors so far; sums to one
+    num_targets: int = 0  # regression: targets so far, their mean and squared deviations from it
+    mean: Floats = np.empty(0)  # (D,)
+    squares: float = 0.0
+
+
+@dataclass(frozen=True)
+class BestRecent:
+    r"""Serve the predictors with the lowest recent test-then-train losses of the client.
+
+    .. math::
+        \hat p_t = \sum_j w_{t,j} \, p_{t,j}, \qquad
+        w_{t+1,j} = (1 - \alpha) \frac{w_{t,j} e^{-\eta \ell_{t,j}}}
+        {\sum_i w_{t,i} e^{-\eta \ell_{t,i}}} + \frac \alpha J
+
+    Fixed share (Herbster and Warmuth 1998): the weight of a predictor falls exponentially with its
+    losses, and a share of all weights is divided equally after each sample, so that a predictor
+    that becomes better is found again. The cumulative loss exceeds that of the best sequence of
+    predictors by at most `theory.tracking_regret_bound`.
+
+    The predictors of a client are the received model (`latest`), the averaged model of the server
+    if its rule has one, the result of the client's last local steps (`trained`), each model of a
+    bank from which clients receive several, and the last label. A predictor that is not available
+    for a sample keeps its share of the weight.
+
+    Losses lie in [0, 1] and are used in the order of arrival. In a classification the error is the
+    zero-one loss. In a regression it is the squared error, divided by four variances of the targets
+    so far and clipped at 1.
+
+    Symbols -> here
+        :math:`p`       class probabilities, in a regression numbers -> ArrivedSamples.outputs
+        :math:`w`       -> RecentWeights.weights
+        :math:`\ell`    -> loss
+        :math:`\alpha`  J / ((J - 1) n), n -> switch_every
+        :math:`\eta`    -> eta
+
+    The first predictor is wrong and the second right: with eta = ln 2 the first weight is halved,
+    1/3 and 2/3, and alpha = 2 / 100 moves both 2 % of the way to 1/2.
+
+    >>> serving = BestRecent(eta=math.log(2))
+    >>> outputs = np.array([[[0.9, 0.1]], [[0.2, 0.8]]])
+    >>> samples = ArrivedSamples(("latest", "trained"), outputs, np.array([1]))
+    >>> state, predicted = serving.serve(serving.init(), samples)
+    >>> predicted.tolist()  # the mean of both is (0.55, 0.45)
+    [0]
+    >>> serving.mix(state, np.array([True, True])).round(4).tolist()
+    [0.3367, 0.6633]
+    """
+
+    needs_class_labels: ClassVar[bool] = False
+
+    switch_every: float = 100.0
+    """Expected number of samples between changes of the best predictor; determines alpha."""
+    eta: float | None = None
+    """How fast weights follow losses; none: the best value for `switch_every`, or with the log loss
+    the value for which the weights are Bayesian posterior probabilities."""
+    loss: Literal["error", "log"] = "error"
+    """The loss of a predictor: its error, or the log loss of its class probabilities."""
+    combine: Literal["mixture", "best"] = "mixture"
+    """Predict with the weighted mean of all predictors, or with that of the largest weight."""
+    smoothing: float = 0.1
+    """Probability that the last label's predictor divides among all classes."""
+    averaged: bool = True
+    """Whether clients receive and use the averaged model of the server, if there is one."""
+    trained: bool = True
+    """Whether clients use the result of their last local steps."""
+    last_label: bool = True
+    """Whether clients use the class (the number) of the previous sample."""
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        check_ranges(self, switch_every="(1, inf)", eta="(0, inf) or none", smoothing="[0, 1)")
+        default = type(self).smoothing
+        require(
+            self.last_label or self.smoothing == default,
+            f"serving.smoothing={self.smoothing:g} has no effect without the last label: expected "
+            f"{default:g}. Use serving.last_label=true, or leave serving.smoothing out.",
+        )
+
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        """The optional predictors in use."""
+        uses = {AVERAGED: self.averaged, TRAINED: self.trained, LAST_LABEL: self.last_label}
+        return tuple(name for name, is_used in uses.items() if is_used)
+
+    def init(self) -> RecentWeights:
+        return RecentWeights(np.empty(0))
+
+    def serve(
+        self, state: RecentWeights, samples: ArrivedSamples
+    ) -> tuple[RecentWeights, npt.NDArray[Any]]:
+        number = len(samples.names)
+        weights = _add_predictors(state.weights, number)
+        is_known = np.isfinite(samples.outputs).all(axis=2).T  # (n, J) a model may have diverged
+        finite = np.where(is_known.T[:, :, None], samples.outputs, 0.0)
+        samples = samples._replace(outputs=finite)
+        outputs = self._smooth_last_label(samples)
+        state, losses = self._compute_losses(state, samples, outputs)
+        rates = optimal_rates(number, self.switch_every)
+        eta = self._choose_eta(rates.eta, samples)
+        run = fixed_share(weights, np.where(is_known, losses, np.nan), eta, rates.alpha)
+        used = self._select(run.before, is_known)
+        mixed = np.einsum("nj,jnc->nc", used, outputs)
+        predicted = mixed if samples.is_regression else mixed.argmax(axis=1)
+        return state._replace(weights=run.after), predicted
+
+    def mix(self, state: RecentWeights, available: Bools) -> Floats:
+        weights = _add_predictors(state.weights, len(available))
+        return np.asarray(self._select(weights[None], available[None])[0])
+
+    def _select(self, weights: Floats, available: Bools) -> Floats:
+        """Return (n, J) the weights with which predictors are mixed."""
+        masked = np.where(available, weights, 0.0)
+        if self.combine == "mixture":
+            total = masked.sum(axis=1, keepdims=True)
+            return np.asarray(masked / np.where(total > 0, total, 1.0))
+        return np.asarray(np.arange(masked.shape[1]) == masked.argmax(axis=1)[:, None], float)
+
+    def _choose_eta(self, best: float, samples: ArrivedSamples) -> float:
+        if self.eta is not None:
+            return self.eta
+        return best if self.loss == "error" else _log_loss_range(samples.outputs.shape[2])
+
+    def _smooth_last_label(self, samples: ArrivedSamples) -> Floats:
+        """Return the outputs with the last label as a distribution over all classes."""
+        if samples.is_regression or LAST_LABEL not in samples.names:
+            return samples.outputs
+        outputs, row = samples.outputs.copy(), samples.names.index(LAST_LABEL)
+        outputs[row] = (1 - self.smoothing) * outputs[row] + self.smoothing / outputs.shape[2]
+        return outputs
+
+    def _compute_losses(
+        self, state: RecentWeights, samples: ArrivedSamples, outputs: Floats
+    ) -> tuple[RecentWeights, Floats]:
+        """Return the state with the statistics of the targets, and losses (n, J) in [0, 1]."""
+        if samples.is_regression:
+            return _compute_squared_errors(state, samples)
+        targets = samples.targets.astype(np.int64)
+        if self.loss == "error":
+            return state, (outputs.argmax(axis=2) != targets).T.astype(np.float64)
+        classes = outputs.shape[2]
+        found = np.take_along_axis(outputs, targets[None, :, None], axis=2)[:, :, 0].T
+        losses = -np.log((1 - FLOOR) * found + FLOOR / classes)
+        return state, np.asarray(losses / _log_loss_range(classes))
+
+
+def _add_predictors(weights: Floats, number: int) -> Floats:
+    """Return the weights of at least `number` predictors; those of new ones are equal.
+
+    The result is that of predictors that have not been available so far.
+
+    >>> _add_predictors(np.array([0.9, 0.1]), 4).tolist()
+    [0.45, 0.05, 0.25, 0.25]
+    """
+    old = len(weights)
+    if number <= old:
+        return weights
+    return np.concatenate([weights * (old / number), np.full(number - old, 1 / number)])
+
+
+def _log_loss_range(classes: int) -> float:
+    """Return the largest log loss of probabilities with a share `FLOOR` of the uniform ones."""
+    return math.log(classes / FLOOR)
+
+
+def _compute_squared_errors(
+    state: RecentWeights, samples: ArrivedSamples
+) -> tuple[RecentWeights, Floats]:
+    """Return the state after the targets, and the scaled and clipped errors (n, J).
+
+    Without a variance so far, each error other than 0 counts as 1.
+    """
+    errors = ((samples.outputs - samples.targets) ** 2).mean(axis=2).T  # (n, J)
+    number, squares = state.num_targets, state.squares
+    mean = state.mean if number else np.zeros(samples.targets.shape[1])
+    scales = np.empty(len(samples.targets))
+    for row, target in enumerate(samples.targets.astype(np.float64)):
+        scales[row] = SCALE * squares / max(number, 1)
+        number += 1
+        change = target - mean
+        mean = mean + change / number
+        squares += float((change * (target - mean)).mean())
+    scales = np.maximum(scales, np.finfo(np.float64).tiny)[:, None]
+    losses = np.minimum(errors / scales, 1.0)
+    return state._replace(num_targets=number, mean=mean, squares=squares), losses
