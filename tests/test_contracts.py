@@ -19,6 +19,7 @@ from contracts.robust import check_robust
 from contracts.sample_weights import check_sample_weights
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
+from contracts.serving import check_serving
 from contracts.session_start import check_session_start
 from contracts.session_trigger import check_session_trigger
 from contracts.staleness import check_staleness
@@ -34,6 +35,7 @@ from thalweg import (
     memory,
     sample_weights,
     selection,
+    serving,
     sessions,
     streams,
 )
@@ -175,6 +177,16 @@ def test_selection_rules_fulfil_their_contract(policy: Any) -> None:
 )
 def test_forecasts_fulfil_their_contract(policy: Any) -> None:
     check_forecast(policy)
+
+
+@every(
+    serving.SERVINGS,
+    serving.BestRecent(loss="error", switch_every=7.0),
+    serving.BestRecent(combine="best", eta=3.0),
+    serving.BestRecent(last_label=False, averaged=False),
+)
+def test_serving_policies_fulfil_their_contract(policy: Any) -> None:
+    check_serving(policy)
 
 
 @every(local.STOPPINGS, local.GainThreshold(gain=0.5))

@@ -214,6 +214,8 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
         left_out.add("privacy")  # uploads would not be private
     if row["server"].startswith("server=buffered") and row["robust"] != "robust=norm-clip":
         left_out.add("robust")  # most robust rules merge the updates that the server rule counts
+    if "prequential=0" in row["alarm"] or row["bank"] == "bank=fine-tuned":
+        left_out.add("serving")  # it needs predictions, and a bank without personal models
     if not isinstance(SCENARIOS[row["scenario"]].world, LatentStates) and row["forecast"].split()[
         0
     ] in ("forecast=exact", "forecast=noisy", "forecast=bayesian"):

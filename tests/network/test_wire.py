@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
-from thalweg.aggregation import ShiftAware
+from thalweg.aggregation import Averaged, ShiftAware
 from thalweg.bank import FedDrift, FedRc
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch, ThalwegError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
@@ -35,6 +35,7 @@ from thalweg.network.wire import (
 from thalweg.recipes import Recipe
 from thalweg.sample_weights import OldAndNew
 from thalweg.selection import Dpcs
+from thalweg.serving import BestRecent
 
 P = 3
 FULL_RECIPE = Recipe(
@@ -103,6 +104,26 @@ def to_plain(message: Message) -> dict[str, Any]:
 
 def round_trip(message: Any) -> Any:
     return from_bytes(to_bytes(message, SCHEMA), SCHEMA, type(message))
+
+
+AVERAGING = MessageSchema(
+    Recipe(name="averages", memory=Fifo(), server=Averaged(), serving=BestRecent()), P
+)
+
+
+def test_averaged_models_have_the_size_of_the_models() -> None:
+    request = replace(TRAIN_REQUEST, broadcast={"serving": {"averages": f4(1, 2, 3)}})
+    back = from_bytes(to_bytes(request, AVERAGING), AVERAGING, TrainRequest)
+    assert same(back, request)
+    for values, message in (
+        ({"averages": f4(1, 2)}, r"averages has shape \(2,\), expected \(3,\)"),
+        ({"averages": f4(1, 2, 3), "more": f4(1)}, "more"),
+        ({"averages": f4(1, 2, np.nan)}, "averages"),
+    ):
+        with pytest.raises((BadMessage, Diverged), match=message):
+            to_bytes(replace(request, broadcast={"serving": values}), AVERAGING)
+    with pytest.raises(BadMessage, match="serving"):
+        to_bytes(request, PLAIN_SCHEMA)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)

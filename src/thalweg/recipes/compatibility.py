@@ -147,10 +147,11 @@ def check_task(recipe: Recipe, loss: Loss, task: str, data_name: str) -> None:
     if task == "regression":
         for stage, part in parts.items():
             _reject_regression(stage, part, data_name)
+        loss_of_classes = getattr(recipe.serving, "loss", "log")
         require(
-            getattr(recipe.serving, "loss", "error") != "log",
-            f"serving.loss=log needs class probabilities, but the targets of {data_name} are "
-            "numbers (regression). Use serving.loss=error.",
+            loss_of_classes == "log",
+            f"serving.loss={loss_of_classes} has no effect, because the targets of {data_name} are "
+            "numbers (regression), whose loss is the squared error. Leave serving.loss out.",
         )
     require(
         not (needs_class_labels(recipe.objective) and has_single_logit(loss)),

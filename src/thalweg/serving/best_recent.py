@@ -51,9 +51,12 @@ class BestRecent:
     bank from which clients receive several, and the last label. A predictor that is not available
     for a sample keeps its share of the weight.
 
-    Losses lie in [0, 1] and are used in the order of arrival. In a classification the error is the
-    zero-one loss. In a regression it is the squared error, divided by four variances of the targets
-    so far and clipped at 1.
+    Losses lie in [0, 1] and are used in the order of arrival. The log loss is that of probabilities
+    with a share of 0.01 of the uniform distribution, divided by its largest value, ln(100 C) for C
+    classes. With the default eta, the mixture's own log loss is then the mix loss of
+    `theory.fixed_share`, and the weights are posterior probabilities. The other loss is 1 for a
+    wrong class. In a regression the loss is the squared error, divided by four variances of the
+    targets so far and clipped at 1.
 
     Symbols -> here
         :math:`p`       class probabilities, in a regression numbers -> ArrivedSamples.outputs
@@ -65,7 +68,7 @@ class BestRecent:
     The first predictor is wrong and the second right: with eta = ln 2 the first weight is halved,
     1/3 and 2/3, and alpha = 2 / 100 moves both 2 % of the way to 1/2.
 
-    >>> serving = BestRecent(eta=math.log(2))
+    >>> serving = BestRecent(loss="error", eta=math.log(2))
     >>> outputs = np.array([[[0.9, 0.1]], [[0.2, 0.8]]])
     >>> samples = ArrivedSamples(("latest", "trained"), outputs, np.array([1]))
     >>> state, predicted = serving.serve(serving.init(), samples)
@@ -80,10 +83,11 @@ class BestRecent:
     switch_every: float = 100.0
     """Expected number of samples between changes of the best predictor; determines alpha."""
     eta: float | None = None
-    """How fast weights follow losses; none: the best value for `switch_every`, or with the log loss
-    the value for which the weights are Bayesian posterior probabilities."""
-    loss: Literal["error", "log"] = "error"
-    """The loss of a predictor: its error, or the log loss of its class probabilities."""
+    """How fast weights follow losses; none: ln(100 C) with the log loss, else the best value for
+    `switch_every`, `theory.optimal_rates`."""
+    loss: Literal["log", "error"] = "log"
+    """The loss of a predictor in a classification: the log loss of its probabilities, or its
+    error."""
     combine: Literal["mixture", "best"] = "mixture"
     """Predict with the weighted mean of all predictors, or with that of the largest weight."""
     smoothing: float = 0.1
@@ -147,7 +151,9 @@ class BestRecent:
     def _choose_eta(self, best: float, samples: ArrivedSamples) -> float:
         if self.eta is not None:
             return self.eta
-        return best if self.loss == "error" else _log_loss_range(samples.outputs.shape[2])
+        if samples.is_regression or self.loss == "error":
+            return best
+        return _log_loss_range(samples.outputs.shape[2])
 
     def _smooth_last_label(self, samples: ArrivedSamples) -> Floats:
         """Return the outputs with the last label as a distribution over all classes."""
@@ -208,6 +214,7 @@ def _compute_squared_errors(
         change = target - mean
         mean = mean + change / number
         squares += float((change * (target - mean)).mean())
-    scales = np.maximum(scales, np.finfo(np.float64).tiny)[:, None]
-    losses = np.minimum(errors / scales, 1.0)
+    limits = np.broadcast_to(scales[:, None], errors.shape)
+    is_clipped = errors >= limits
+    losses = np.divide(errors, limits, out=(errors > 0).astype(float), where=~is_clipped)
     return state._replace(num_targets=number, mean=mean, squares=squares), losses

@@ -66,6 +66,8 @@ def batch_of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
         ("ode", "digits-partial"),  # uses the model and a broadcast
         ("fedavg", "regression"),
         ("ifca,local.optimizer=adam,local.optimizer_state=keep", "regression"),
+        ("fedavg,serving=best-recent,server=averaged", "digits-partial"),
+        ("fedavg,serving=best-recent", "regression"),
     ],
 )
 def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
@@ -171,6 +173,32 @@ def test_samples_are_predicted_between_rounds_before_training(
         reply = from_bytes(node.handle(make_request(node, 1)), node.message_schema, TrainResponse)
         assert (reply.num_tested.tolist(), reply.num_correct.tolist()) == ([4], [3])
         assert (node.inbox.counts.tested, node.inbox.counts.rounds) == (0, 2)
+
+
+def test_a_serving_policy_predicts_between_rounds_and_learns(tmp_path: Path) -> None:
+    """A zero model gives all classes equal probabilities; labels are x modulo 3."""
+    plan = plan_for("fedavg", "prequential=3", "serving=best-recent", "local.lr=1e-6")
+    with open_node(tmp_path, plan) as node:
+        node.inbox.receive(batch([0, 3, 6, 9]))
+        assert node.ingest()
+        assert node.inbox.counts.tested == 0  # no model was received yet
+        start = node.state.client.serving
+        assert start is not None
+        assert (start.last.tolist(), len(start.policy.weights)) == ([0.0], 0)
+        node.handle(make_request(node, 0))
+        node.inbox.receive(batch([1, 4, 7, 10]))
+        assert node.ingest()  # the models predict 0; the last label is wrong once, then right
+        assert (node.inbox.counts.tested, node.inbox.counts.correct) == (3, 2)
+        serving = node.state.client.serving
+        assert serving is not None
+        assert serving.last.tolist() == [1.0]
+        names = ("latest", "trained", "last_label")
+        weights = dict(zip(names, serving.policy.weights.tolist(), strict=True))
+        assert weights["trained"] == pytest.approx(weights["latest"], abs=1e-3)
+    with open_node(tmp_path, plan) as node:
+        again = node.state.client.serving
+        assert again is not None
+        assert again.policy.weights.tolist() == serving.policy.weights.tolist()
 
 
 # --- requests ---

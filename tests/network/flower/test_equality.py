@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from contracts.runs import check_same_bits
@@ -56,3 +57,20 @@ def test_run_on_a_fake_grid_equals_the_simulated_run(
         served = serve_run(FakeGrid(devices), folder)
     check_same_bits(run_simulated(plan), served)
     assert RunFolder(tmp_path / "run").is_finished(10)
+
+
+@pytest.mark.parametrize("more", [[], ["server=averaged"]], ids=["latest", "averaged"])
+def test_devices_serve_the_predictions_of_simulated_clients(
+    more: list[str], tmp_path: Path
+) -> None:
+    """Test scores differ: the server does not know the weights of the devices."""
+    plan = tiny_plan("fedavg", "digits-partial", 10, "serving=best-recent", *more)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    simulated = run_simulated(plan)
+    assert np.array_equal(simulated.model, served.model)
+    for ours, theirs in zip(served.metrics, simulated.metrics, strict=True):
+        for name in ("prequential_accuracy", "tested", "loss", "bytes_up", "bytes_down"):
+            assert ours.get(name) == theirs.get(name)
+        assert "serving_weights" not in ours

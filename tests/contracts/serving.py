@@ -1,0 +1,65 @@
+"""Contract of serving policies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from contracts.checkpoint import round_trip, to_comparable
+from thalweg.serving import OPTIONAL, ArrivedSamples, Serving
+
+NAMES = ("latest", "trained", "last_label", "model 0", "model 1")
+
+
+def some_samples(seed: int, number: int, num_predictors: int, width: int = 3) -> ArrivedSamples:
+    """Return random class probabilities, or numbers if the width is 1; some are missing."""
+    rng = np.random.default_rng(seed)
+    outputs = rng.random((num_predictors, number, width)) + 0.01
+    is_regression = width == 1
+    if not is_regression:
+        outputs /= outputs.sum(axis=2, keepdims=True)
+    outputs[1:, rng.random(number) < 0.2] = np.nan  # the latest model is always available
+    targets = rng.normal(size=(number, 1)) if is_regression else rng.integers(0, width, number)
+    return ArrivedSamples(NAMES[:num_predictors], outputs, targets)
+
+
+def check_serving(serving: Serving) -> None:
+    """Check the predictions and weights of a client that learns of new predictors."""
+    assert set(serving.predictors) <= set(OPTIONAL), "known predictors"
+    written = repr(serving)
+    for width in (3, 1):
+        state = serving.init()
+        for seed, (number, num_predictors) in enumerate([(0, 3), (1, 3), (7, 3), (20, 5), (4, 5)]):
+            samples = some_samples(seed, number, num_predictors, width)
+            before, old = to_comparable(samples), to_comparable(state)
+            after, predicted = serving.serve(state, samples)
+            again, repeated = serving.serve(state, samples)
+            assert to_comparable(samples) == before, "the samples do not change"
+            assert to_comparable(state) == old, "the state is not changed in place"
+            assert to_comparable(after) == to_comparable(again), "serving is deterministic"
+            assert np.array_equal(predicted, repeated), "predictions are deterministic"
+            assert predicted.shape == samples.targets.shape, "one prediction per sample"
+            assert np.isfinite(predicted).all(), "finite"
+            if width > 1:
+                assert ((predicted >= 0) & (predicted < width)).all(), "classes"
+            _check_weights(serving, after, num_predictors)
+            state = round_trip(after, serving.init())
+        _check_knows_no_targets(serving, state, width)
+    assert repr(serving) == written, "a policy object does not change"
+
+
+def _check_weights(serving: Serving, state: object, num_predictors: int) -> None:
+    for available in (np.ones(num_predictors, bool), np.arange(num_predictors) != 1):
+        weights = serving.mix(state, available)
+        assert weights.shape == (num_predictors,), "one weight per predictor"
+        assert (weights >= 0).all(), "not negative"
+        assert np.isclose(weights.sum(), 1), "the sum is one"
+        assert not weights[~available].any(), "unavailable predictors have no weight"
+
+
+def _check_knows_no_targets(serving: Serving, state: object, width: int) -> None:
+    samples = some_samples(9, 6, 5, width)
+    other = samples.targets.copy()
+    other[3:] = 2 - other[3:]
+    _, first = serving.serve(state, samples)
+    _, second = serving.serve(state, samples._replace(targets=other))
+    assert np.array_equal(first[:4], second[:4]), "a prediction precedes its target"

@@ -1,0 +1,243 @@
+"""Runs in which clients choose among predictors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import thalweg
+from contracts.checkpoint import to_comparable
+from contracts.runs import check_engines_agree, check_same_bits
+from engine.recipe_runs import PlanRuns, bytes_federation, play, reference, small_plan
+from engine.test_local_models import run_opposite
+from engine.test_regression import file as regression_file  # noqa: F401  a fixture
+from engine.test_regression import scenario as regression_scenario
+from thalweg.core.errors import ConfigError
+from thalweg.data import Dataset
+from thalweg.engine.builders import check_can_be_served
+from thalweg.engine.export import export_model
+from thalweg.engine.loop import Result
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+from thalweg.engine.serving import get_chosen_models, mix_predictors
+from thalweg.federation import ServerState, get_served_models
+
+SERVING = "serving=best-recent"
+CASES = {
+    "latest, trained and last label": ("fedavg", []),
+    "errors, and the best predictor": ("fedavg", ["serving.loss=error", "serving.combine=best"]),
+    "an averaged model": ("fedavg", ["server=averaged"]),
+    "several models per client": ("fedrc", []),
+    "several models and their averages": ("fedrc", ["server=averaged", "server.power=1.0"]),
+    "models that are merged": ("feddrift", ["bank.drift_threshold=0.0", "server=averaged"]),
+    "states between ticks, collecting while absent": ("fedewc", ["world.absent=collecting"]),
+    "masked updates": ("fedavg", ["secure_aggregation=masked", "server=averaged"]),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PlanRuns:
+    recipe, more = CASES[request.param]
+    plan = small_plan(recipe, SERVING, *more)
+    return PlanRuns(plan, tmp_path_factory.mktemp("serving"))
+
+
+def read(result: Result, *names: str) -> list[list[Any]]:
+    return [[row.get(name) for name in names] for row in result.metrics]
+
+
+def test_the_engines_agree(runs: PlanRuns) -> None:
+    check_engines_agree(runs.fast, runs.reference.result)
+    names = ("prequential_accuracy", "tested", "bytes_down", "bytes_up")
+    assert read(runs.fast, *names) == read(runs.reference.result, *names)
+    for ours, theirs in zip(runs.fast.metrics, runs.reference.result.metrics, strict=True):
+        assert ours["accuracy"] == pytest.approx(theirs["accuracy"], abs=2e-3)
+        assert ours["serving_weights"] == pytest.approx(theirs["serving_weights"], abs=1e-3)
+        assert sum(ours["serving_weights"].values()) == pytest.approx(1)
+
+
+def test_a_resumed_run_has_the_same_bits(runs: PlanRuns) -> None:
+    check_same_bits(runs.fast, runs.resumed)
+
+
+def test_clients_reached_by_bytes_give_the_same_bits(runs: PlanRuns) -> None:
+    if runs.plan.recipe.secure_aggregation is not None:
+        pytest.skip("tests/network/secure_aggregation tests masks")
+    check_can_be_served(runs.plan.recipe)
+    ours, theirs = runs.over_bytes, runs.reference
+    assert to_comparable(ours.server) == to_comparable(theirs.server)
+    for updates, others in zip(ours.updates, theirs.updates, strict=True):
+        assert to_comparable(vars(updates)) == to_comparable(vars(others))
+    names = ("prequential_accuracy", "tested", "bytes_down", "bytes_up", "loss")
+    assert read(ours.result, *names) == read(theirs.result, *names)
+    for client, state in theirs.federation.client_pool.states.items():
+        assert state.serving is not None
+        assert to_comparable(ours.federation.state(client)) == to_comparable(state), client
+    assert ours.federation.rejected == []
+
+
+def test_training_is_that_without_serving() -> None:
+    plain, served = (
+        thalweg.run("fedavg", "digits-partial", rounds=3, overrides=more, workers=1)
+        for more in ([], [SERVING])
+    )
+    assert np.array_equal(plain.model, served.model)
+    assert read(plain, "loss", "bytes_up", "bytes_down", "tested") == read(
+        served, "loss", "bytes_up", "bytes_down", "tested"
+    )
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_clients_with_opposite_labels_serve_their_own_results(engine: str) -> None:
+    """The global model is right about half of the samples, and the last label about none."""
+    rows = run_opposite("fedavg", engine, serving="best-recent").metrics
+    assert rows[0]["prequential_accuracy"] <= 0.75, "the initial model"
+    assert rows[-1]["prequential_accuracy"] == rows[-1]["client_accuracy"] == 1.0
+    weights = rows[-1]["serving_weights"]
+    assert weights["trained"] > 0.6 > weights["latest"] + weights["last_label"]
+
+
+def test_the_first_samples_are_predicted_without_a_last_label_of_the_future() -> None:
+    """With the last label alone beside the model, labels that alternate are never predicted."""
+    settings = {"serving": {"kind": "best-recent", "trained": False}}
+    found = run_opposite("fedavg", **settings)
+    assert "trained" not in found.final["serving_weights"]
+    assert found.final["serving_weights"]["latest"] > 0.5
+
+
+def test_averaged_models_are_sent_once_per_job() -> None:
+    for recipe in ("fedavg", "fedrc"):
+        few, more = (
+            thalweg.run(
+                recipe,
+                "digits-partial",
+                rounds=2,
+                overrides=["server=averaged", SERVING, f"serving.averaged={used}"],
+            )
+            for used in ("false", "true")
+        )
+        size = 4 * few.net.num_params
+        for without, with_averages in zip(few.metrics, more.metrics, strict=True):
+            jobs = without["bytes_up"] // size
+            assert with_averages["bytes_down"] - without["bytes_down"] == jobs * size
+        assert "averaged" in more.final["serving_weights"]
+        assert "averaged" not in few.final["serving_weights"]
+
+
+def play_round(*overrides: str) -> tuple[ServerState, Any, Any]:
+    plan = small_plan("fedrc", SERVING, *overrides)
+    federation = reference(plan)
+    server, _ = play(plan, federation)
+    return server, plan.recipe, federation.client_pool
+
+
+def test_mixtures_consist_of_the_weights_of_the_clients() -> None:
+    server, recipe, pool = play_round("server=averaged")
+    served, number = get_chosen_models(server, recipe, pool), len(server.bank)
+    usual = get_served_models(server, recipe)
+    assert usual.mixtures is not None
+    assert served.mixtures is not None
+    assert np.allclose(served.mixtures.sum(axis=1), 1)
+    assert np.array_equal(served.models[:number], server.bank)
+    assert np.array_equal(served.models[number : 2 * number], usual.models)
+    trained = {client for client, state in pool.states.items() if state.trained is not None}
+    assert len(served.models) == 2 * number + len(trained)
+    for place, client in enumerate(sorted(trained)):
+        weights = mix_predictors(recipe, pool.states[client], number, True)
+        row = served.mixtures[client]
+        assert np.array_equal(served.models[2 * number + place], pool.states[client].trained)
+        assert row[2 * number + place] == weights["trained"]
+        assert row[number : 2 * number] == pytest.approx(
+            weights["averaged"] * usual.mixtures[client]
+        )
+        of_models = [weights.get(f"model {model}", 0) for model in range(number)]
+        assert row[:number] == pytest.approx(weights["latest"] * usual.mixtures[client] + of_models)
+
+
+def test_a_client_that_has_never_taken_part_weights_the_models_of_the_server_equally() -> None:
+    plan = small_plan("fedavg", SERVING, "server=averaged", "world.availability=0.2")
+    federation = reference(plan)
+    server, _ = play(plan, federation, rounds=1)
+    absent = sorted(set(range(8)) - set(federation.client_pool.states))
+    served = get_chosen_models(server, plan.recipe, federation.client_pool)
+    assert absent
+    assert served.mixtures is not None
+    assert (served.mixtures[absent] == [0.5, 0.5, *[0] * (len(served.models) - 2)]).all()
+
+
+def test_a_server_without_the_states_of_clients_evaluates_its_own_model() -> None:
+    plan = small_plan("fedavg", SERVING, "server=averaged")
+    federation = bytes_federation(plan)
+    server, _ = play(plan, federation)
+    served = get_chosen_models(server, plan.recipe, federation.client_pool)
+    assert np.array_equal(served.models, get_served_models(server, plan.recipe).models)
+
+
+@pytest.mark.parametrize("more", [[], ["server=averaged"]], ids=["latest", "averaged"])
+def test_engines_agree_on_a_regression(regression_file: Path, more: list[str]) -> None:  # noqa: F811
+    two_outputs = regression_scenario(regression_file.with_name("two.npz"))
+    fast, slow = (
+        thalweg.run("fedavg", two_outputs, engine=engine, seed=1, overrides=[SERVING, *more])
+        for engine in ("fast", "reference")
+    )
+    for ours, theirs in zip(fast.metrics, slow.metrics, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("mae", "client_mae", "prequential_mae"):
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-4)
+        assert ours["serving_weights"] == pytest.approx(theirs["serving_weights"], abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::thalweg.data.checks.DataWarning")
+def test_predictions_and_exports_are_those_of_the_mixture(tmp_path: Path) -> None:
+    """The clients have opposite labels, so that each one serves its own result."""
+    x = np.array([[-1.0], [1.0]] * 40)
+    who = np.repeat([0, 1], 40)
+    data = Dataset.from_arrays(x, (x[:, 0] > 0) ^ (who == 1), client=who)
+    settings: dict[str, Any] = {
+        "rounds": 4,
+        "local": {"lr": 0.5, "passes": 5},
+        "world": {"arrivals": 10},
+        "serving": "best-recent",
+        "out": tmp_path / "run",
+    }
+    run = thalweg.run("fedavg", data, model="linear", **settings)
+    for result in (run, thalweg.load(tmp_path / "run")):
+        first, second = (result.predict(x[:2], client=k).tolist() for k in (0, 1))
+        assert first == second[::-1]
+        assert first[0] != first[1]
+        assert (result.get_mixture(0) > 0).sum() == 2, "the latest model and its own result"
+        with pytest.raises(ConfigError, match="uses a mixture of 2 models"):
+            result.get_model(0)
+        export_model(result, tmp_path / "model.pt2", client=0)
+        assert (tmp_path / "model.pt2").stat().st_size > 0
+
+
+REJECTED = {
+    "no predictions": (["prequential=0"], "learns from predictions of arriving samples"),
+    "one predictor": (
+        ["serving.trained=false", "serving.last_label=false"],
+        "expected at least two predictors",
+    ),
+    "a central learner": (["bank=centralised"], "Use serving=none, or a bank with shared models"),
+    "personal models": (["bank=fine-tuned"], "the bank determines its model"),
+}
+
+
+@pytest.mark.parametrize("case", REJECTED)
+def test_combinations_without_a_choice_are_rejected(case: str) -> None:
+    overrides, message = REJECTED[case]
+    with pytest.raises(ConfigError, match=message):
+        thalweg.run("fedavg", "digits-partial", rounds=1, overrides=[SERVING, *overrides])
+
+
+def test_a_loss_of_classes_is_rejected_for_numbers(regression_file: Path) -> None:  # noqa: F811
+    overrides = [SERVING, "serving.loss=error"]
+    with pytest.raises(ConfigError, match=r"serving\.loss=error has no effect"):
+        thalweg.run("fedavg", regression_scenario(regression_file), overrides=overrides)
+
+
+def test_a_plan_with_serving_survives_text() -> None:
+    plan = make_plan("fedavg", "digits-partial", overrides=[SERVING, "serving.switch_every=30"])
+    assert plan_from_toml(plan_to_toml(plan), "the plan") == plan
