@@ -184,6 +184,7 @@ def test_forecasts_fulfil_their_contract(policy: Any) -> None:
     serving.BestRecent(loss="error", switch_every=7.0),
     serving.BestRecent(combine="best", eta=3.0),
     serving.BestRecent(last_label=False, averaged=False),
+    serving.BestRecent(feedback="round"),
 )
 def test_serving_policies_fulfil_their_contract(policy: Any) -> None:
     check_serving(policy)

@@ -88,6 +88,28 @@ def test_the_last_label_is_smoothed():
     assert serve(BestRecent(smoothing=0.2), samples)[1].tolist() == [0]  # 0.5 * (0.07 + 0.9)
 
 
+def test_feedback_after_the_round_uses_no_target_of_the_round():
+    """The last label is right about the first sample; then it would be wrong twice."""
+    outputs = np.array([[[0.6, 0.4]] * 3, [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]])
+    samples = ArrivedSamples(("latest", "last_label"), outputs, np.array([1, 0, 1]))
+    serving = BestRecent(loss="error", feedback="round", switch_every=1e9)
+    state, predicted = serve(serving, samples)
+    assert predicted.tolist() == [1, 1, 1]  # (0.6 + 0.05) / 2 is below 1 / 2, with equal weights
+    other, repeated = serve(serving, samples._replace(targets=np.array([0, 0, 0])))
+    assert repeated.tolist() == predicted.tolist()
+    # One error of the held last label, two of the model.
+    assert serving.mix(state, ALL)[1] > 0.5 > serving.mix(other, ALL)[1]
+    _, at_once = serve(BestRecent(loss="error", eta=5.0), samples)
+    assert at_once.tolist() == [1, 1, 0]
+
+
+def test_losses_of_a_round_are_added():
+    serving = BestRecent(loss="error", feedback="round", eta=LN2, switch_every=20.0)
+    state, _ = serve(serving, classes([0.1, 0.1], [0.9, 0.9], targets=[1, 1]))
+    expected = 0.9 * np.array([1 / 5, 4 / 5]) + 0.1 / 2  # alpha = 2 / 20, once for the round
+    assert serving.mix(state, ALL) == pytest.approx(expected)
+
+
 def test_a_missing_predictor_keeps_its_share():
     serving = BestRecent(switch_every=1e9)
     names = ("latest", "averaged", "trained")

@@ -92,6 +92,12 @@ class BestRecent:
     """Predict with the weighted mean of all predictors, or with that of the largest weight."""
     smoothing: float = 0.1
     """Probability that the last label's predictor divides among all classes."""
+    feedback: Literal["sample", "round"] = "sample"
+    """When targets become available: after every sample, or at the end of the round for all.
+
+    In the second case a round is one step: its losses are added, `switch_every` counts rounds, the
+    weights do not change during a round, and the last label is that of the round before.
+    """
     averaged: bool = True
     """Whether clients receive and use the averaged model of the server, if there is one."""
     trained: bool = True
@@ -126,12 +132,18 @@ class BestRecent:
         is_known = np.isfinite(samples.outputs).all(axis=2).T  # (n, J) a model may have diverged
         finite = np.where(is_known.T[:, :, None], samples.outputs, 0.0)
         samples = samples._replace(outputs=finite)
+        if self.feedback == "round" and LAST_LABEL in samples.names and len(finite[0]):
+            samples, is_known = _hold_last_label(samples, is_known)
         outputs = self._smooth_last_label(samples)
         state, losses = self._compute_losses(state, samples, outputs)
         rates = optimal_rates(number, self.switch_every)
         eta = self._choose_eta(rates.eta, samples)
-        run = fixed_share(weights, np.where(is_known, losses, np.nan), eta, rates.alpha)
-        used = self._select(run.before, is_known)
+        losses = np.where(is_known, losses, np.nan)
+        if self.feedback == "round":  # a round is one step
+            losses = losses.sum(axis=0, keepdims=True)[: len(losses)]
+        run = fixed_share(weights, losses, eta, rates.alpha)
+        before = weights if self.feedback == "round" else run.before
+        used = self._select(np.broadcast_to(before, is_known.shape), is_known)
         mixed = np.einsum("nj,jnc->nc", used, outputs)
         predicted = mixed if samples.is_regression else mixed.argmax(axis=1)
         return state._replace(weights=run.after), predicted
@@ -176,6 +188,17 @@ class BestRecent:
         found = np.take_along_axis(outputs, targets[None, :, None], axis=2)[:, :, 0].T
         losses = -np.log((1 - FLOOR) * found + FLOOR / classes)
         return state, np.asarray(losses / _log_loss_range(classes))
+
+
+def _hold_last_label(samples: ArrivedSamples, is_known: Bools) -> tuple[ArrivedSamples, Bools]:
+    """Return the samples with the last label of the round before in place of that of each sample.
+
+    `is_known` (n, J) is changed in the same way.
+    """
+    row = samples.names.index(LAST_LABEL)
+    outputs, is_known = samples.outputs.copy(), is_known.copy()
+    outputs[row], is_known[:, row] = outputs[row, :1], is_known[0, row]
+    return samples._replace(outputs=outputs), is_known
 
 
 def _add_predictors(weights: Floats, number: int) -> Floats:
