@@ -146,6 +146,13 @@ REFUSALS = [
         ["local.optimizer_state=keep"],
         "bank=ifca",
     ),
+    RejectedPlan(
+        "serving=best-recent",
+        "fine-tuned",
+        "digits-full",
+        ["serving=best-recent"],
+        "or a bank with shared models",
+    ),
     RejectedPlan("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]
 

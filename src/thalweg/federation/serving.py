@@ -157,7 +157,7 @@ def _encode(labels: Floats, num_classes: int) -> Floats:
     >>> _encode(np.array([1.0, np.nan]), 2).tolist()
     [[0.0, 1.0], [nan, nan]]
     """
-    rows = (labels[:, None] == np.arange(num_classes)).astype(np.float64)
+    rows: Floats = (labels[:, None] == np.arange(num_classes)).astype(np.float64)
     rows[np.isnan(labels)] = np.nan
     return rows
 
