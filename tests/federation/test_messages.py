@@ -10,11 +10,19 @@ BANK = np.array([[1, 1], [2, 2]], dtype=np.float32)
 
 def test_client_receives_its_own_row_of_each_broadcast() -> None:
     broadcast = {"memory": {"word": np.array([[1.0], [2.0]])}, "objective": {}}
-    assert select_client_broadcast(broadcast, 1) == {
+    assert select_client_broadcast(broadcast, [1]) == {
         "memory": {"word": np.array([2.0])},
         "objective": {},
     }
-    assert select_client_broadcast(None, 0) == {}
+    assert select_client_broadcast(None, [0]) == {}
+
+
+def test_client_receives_the_averaged_model_of_each_of_its_jobs() -> None:
+    rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    broadcast = {"serving": {"averages": rows}, "memory": {"word": rows}}
+    found = select_client_broadcast(broadcast, [2, 0])
+    assert found["serving"]["averages"].tolist() == [5, 6, 1, 2]
+    assert found["memory"]["word"].tolist() == [5, 6]
 
 
 def test_requests_do_not_depend_on_the_order_of_the_jobs() -> None:

@@ -31,10 +31,18 @@ def read_metrics(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["fedavg", "sfedpo", "fedprox"])
-def test_run_on_ray_has_the_same_bits_and_the_same_plan(tmp_path, recipe):
+@pytest.mark.parametrize(
+    ("recipe", "more"),
+    [
+        ("fedavg", []),
+        ("sfedpo", []),
+        ("fedprox", []),
+        ("fedavg", ["--set", "serving=best-recent", "--set", "server=averaged"]),
+    ],
+)
+def test_run_on_ray_has_the_same_bits_and_the_same_plan(tmp_path, recipe, more):
     pytest.importorskip("ray", reason="the ray extra is not installed")
-    words = ["run", recipe, "--on", "digits-partial", "--rounds", "3"]
+    words = ["run", recipe, "--on", "digits-partial", "--rounds", "3", *more]
     thalweg(tmp_path, *words, "--out", "here")
     thalweg(tmp_path, *words, "--out", "there", "--engine", "ray", "--workers", "2")
     here, there = tmp_path / "here", tmp_path / "there"
