@@ -129,9 +129,7 @@ class BestRecent:
     ) -> tuple[RecentWeights, npt.NDArray[Any]]:
         number = len(samples.names)
         weights = _add_predictors(state.weights, number)
-        is_known = np.asarray(
-            np.isfinite(samples.outputs).all(axis=2)
-        ).T  # (n, J) models may diverge
+        is_known = np.asarray(np.isfinite(samples.outputs).all(axis=2)).T  # (n, J)
         finite = np.where(is_known.T[:, :, None], samples.outputs, 0.0)
         samples = samples._replace(outputs=finite)
         if self.feedback == "round" and LAST_LABEL in samples.names and len(finite[0]):
