@@ -55,7 +55,9 @@ def test_scores_and_weights_of_three_clients_with_dds_memories() -> None:
     scores = []
     for probs in CLIENTS:
         outlook = some_outlook(probs)
-        scores.append(compute_score(rule, probs, theory.dds_ratios(*outlook, 0.5, slope, offset)))
+        scores.append(
+            compute_score(rule, probs, theory.dds_ratios(*outlook[:3], 0.5, slope, offset))
+        )
     assert scores == pytest.approx((0.764378, 1.500833, 0.889977), abs=2e-6)
     expected = (0.354866, 0.299680, 0.345454)
     assert compute_weights(rule, scores, [0.2] * 3) == pytest.approx(expected, abs=1e-6)

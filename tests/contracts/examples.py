@@ -23,6 +23,8 @@ def some_outlook(
         probs=np.array(probs, dtype=np.float64),
         importance=np.full(num_states, 1 / num_states),
         heterogeneity=np.array(heterogeneity, dtype=np.float64),
+        variance=None,
+        deviations=np.outer(heterogeneity, [0.5, -0.5]),  # class shares of two classes
     )
 
 

@@ -127,9 +127,15 @@ def _check_recognising(forecast: Forecast, recognises: RecognisesStates, truth: 
 
 
 def _check_outlook(outlook: Outlook, num_states: int) -> None:
+    assert outlook.deviations is None, "added by the client"
     for part in outlook:
+        if part is None:
+            continue
         assert part.shape == (num_states,), "one number per state"
         assert part.dtype == np.float64, "in double precision"
         assert np.isfinite(part).all(), "finite"
         assert (part >= 0).all(), "not negative"
     assert abs(outlook.probs.sum() - 1) < 1e-9, "probabilities sum to one"
+    if outlook.variance is not None:
+        largest = outlook.probs * (1 - outlook.probs)  # of a number between 0 and 1
+        assert (outlook.variance <= largest + 1e-12).all(), "a variance of probabilities"

@@ -10,7 +10,7 @@ import pytest
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
 from thalweg.forecast import Bayesian, Exact, Forecast, Noisy
-from thalweg.forecast.oracles import StateCounts
+from thalweg.forecast.bayesian import StateCounts
 
 TRUTH = np.array([0.5, 0.3, 0.2])
 HISTOGRAMS = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])

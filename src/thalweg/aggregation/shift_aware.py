@@ -89,7 +89,11 @@ class ShiftAware:
         )
 
     def report(self, summary: MemorySummary) -> Mapping[str, float]:
-        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in summary.outlook)
+        probs, importance, heterogeneity, *_ = summary.outlook
+        outlook = (
+            np.asarray(part, dtype=np.float64).tobytes()
+            for part in (probs, importance, heterogeneity)
+        )
         renewal = np.maximum(summary.renewal, MIN_RENEWAL)
         parts = (renewal.tobytes(), *outlook)
         return {

@@ -65,7 +65,7 @@ def latent_states(
     table, ratios = world.state_table, []
     for client in range(world.num_clients):
         state = client_pool.state(client)
-        outlook = forecast.outlook(state.forecast, table.histograms, table.importance)
+        outlook = clients.make_outlook(state.forecast)
         capacity = world.capacity(client)
         context = make_context(capacity, capacity, world.arrival_size, outlook=outlook)
         ratios.append(memory.predict_renewal(state.memory, context))

@@ -37,6 +37,8 @@ class Outlook(NamedTuple):
     probs: Floats  # (M,) predicted probability of each state
     importance: Floats  # (M,) weight of each state in the global objective
     heterogeneity: Floats  # (M,) how far each state's labels are from balanced
+    variance: Floats | None = None  # (M,) of `probs`, as random numbers; None: not estimated
+    deviations: Floats | None = None  # (M, E) each state's signature minus the goal, if known
 
 
 class LastLayer(NamedTuple):

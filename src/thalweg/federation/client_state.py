@@ -144,6 +144,21 @@ class ClientProgram(Capabilities):
             return {}
         return state.optimizer
 
+    def make_outlook(self, forecast_state: Any) -> Outlook:
+        """Return a client's forecast, and how far its states are from the goal."""
+        table = self.stream.state_table
+        outlook = self.forecast.outlook(forecast_state, table.histograms, table.importance)
+        if self.forecast_with_recognition is None:
+            return outlook._replace(deviations=self._true_deviations)
+        signatures = self.forecast_with_recognition.signatures(forecast_state, table.histograms)
+        return outlook._replace(deviations=signatures - 1 / self.num_classes)
+
+    @cached_property
+    def _true_deviations(self) -> Floats:
+        """(M, E) signatures of the states of the world minus the goal, the same for all clients."""
+        table = self.stream.state_table
+        return freeze(table.signatures - table.goal)
+
     def hide_outlook(self, outlook: Outlook, policy: object) -> Outlook:
         """Return the outlook for a policy: uniform unless the policy declares ``uses_forecast``.
 

@@ -43,10 +43,7 @@ class Ingest:
 
     def __init__(self, ctx: ClientContext, state: ClientState) -> None:
         program = ctx.program
-        table = program.stream.state_table
-        self.outlook = program.forecast.outlook(
-            state.forecast, table.histograms, table.importance
-        )  # at the start of the round
+        self.outlook = program.make_outlook(state.forecast)  # at the start of the round
         self.rows = state.rows.astype(np.int64)  # stored as 32 bits, used as 64
         self.since = state.since
         self.tick = 0  # ticks that are over
@@ -77,14 +74,11 @@ class Ingest:
         if forecast is None:
             self._latent = self._true_state_for_memory(arrival)
             return arrival.state if self._program.objective_sees_true_states else -1
-        table = self._program.stream.state_table
         self._forecast, self._latent = forecast.recognise(
             self._forecast, self._program.histogram(arrival.items)
         )
         self._recognised.append(self._latent)
-        self._outlook_now = self._program.forecast.outlook(
-            self._forecast, table.histograms, table.importance
-        )
+        self._outlook_now = self._program.make_outlook(self._forecast)
         return self._latent
 
     def update_memory(self) -> None:

@@ -5,8 +5,9 @@ Memory policies (`Dds`) and aggregation weights (`ShiftAware`) read them.
 
 from thalweg.forecast.auto import Auto, resolve_forecast
 from thalweg.forecast.base import Forecast, OpensStates, RecognisesStates
+from thalweg.forecast.bayesian import Bayesian
 from thalweg.forecast.growing import Growing
-from thalweg.forecast.oracles import Bayesian, Exact, Noisy
+from thalweg.forecast.oracles import Exact, Noisy
 
 FORECASTS = {
     "auto": Auto,

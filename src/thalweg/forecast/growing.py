@@ -11,6 +11,13 @@ from thalweg import theory
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints, Outlook
 from thalweg.forecast.oracles import Proxy, heterogeneity
+from thalweg.forecast.visits import (
+    RecentVisits,
+    add_recent_state,
+    estimate_probs,
+    observe_visits,
+    start_recent,
+)
 
 
 class FoundStates(NamedTuple):
@@ -20,6 +27,7 @@ class FoundStates(NamedTuple):
     counts: Ints  # (M,)
     prior: Floats  # (M,)
     num_unmatched: int  # consecutive batches that matched no state; at `patience` one is opened
+    recent: RecentVisits | None = None  # with forgetting: discounted numbers of visits
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Growing:
     state with the nearest signature. When `patience` consecutive batches were further than
     `new_state_threshold` from all signatures, the last of them opens a state. A new state has no
     visits, and its prior is the mean of the other priors. The probabilities are learned after each
-    round as by `Bayesian`.
+    round as by `Bayesian`, also with `forgetting`, and the outlook contains their variance.
 
     The samples with which a client starts open its first state, or its first batch if it starts
     with no samples; until then the forecast is one balanced state. A tick without samples counts
@@ -77,6 +85,9 @@ class Growing:
     visits; none: keep them.
     """
     proxy: Proxy = "kl"
+    """Measure of the distance of a state's classes from balanced classes."""
+    forgetting: bool = False
+    """Weight recent visits more, as far as it predicted the past better (see `Bayesian`)."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -90,7 +101,8 @@ class Growing:
         )
 
     def init(self, truth: Floats, rng: np.random.Generator) -> FoundStates:
-        return FoundStates(np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 0)
+        recent = start_recent(0) if self.forgetting else None
+        return FoundStates(np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 0, recent)
 
     def recognise(self, state: FoundStates, histogram: Ints) -> tuple[FoundStates, int]:
         num_states, num_samples = len(state.counts), int(histogram.sum())
@@ -127,13 +139,16 @@ class Growing:
         distances = heterogeneity(self.signatures(state, histograms), self.proxy)
         if len(state.counts) == 0:
             return Outlook(np.ones(1), np.ones(1), distances)
-        mean, _ = theory.posterior(state.prior, state.counts)
-        return Outlook(mean, self._importance(state.counts), distances)
+        mean, variance = estimate_probs(state.prior, state.counts, state.recent)
+        return Outlook(mean, self._importance(state.counts), distances, variance)
 
     def observe(self, state: FoundStates, states_seen: Ints) -> FoundStates:
         num_states = len(state.counts)
         if num_states == 0:
             return state  # no samples have arrived yet
+        if state.recent is not None:
+            recent = observe_visits(state.recent, state.prior, state.counts, states_seen)
+            state = state._replace(recent=recent)
         counts = state.counts + np.bincount(states_seen, minlength=num_states)
         if self.prior_strength is None or not counts.any():
             return state._replace(counts=counts)
@@ -148,6 +163,7 @@ class Growing:
             counts=np.append(state.counts, 0),
             prior=np.append(state.prior, prior),
             num_unmatched=0,
+            recent=None if state.recent is None else add_recent_state(state.recent),
         )
 
     def _importance(self, counts: Ints) -> Floats:

@@ -1,4 +1,4 @@
-"""The three prediction oracles of SFedPO: exact, noisy, and learned state probabilities."""
+"""The prediction oracles of SFedPO that start from the truth: exact and noisy."""
 
 from __future__ import annotations
 
@@ -96,52 +96,6 @@ class Noisy:
 
     def observe(self, state: FixedProbs, states_seen: Ints) -> FixedProbs:
         return state
-
-
-class StateCounts(NamedTuple):
-    """Number of ticks in which a client's data had each state."""
-
-    counts: Ints  # (M,)
-
-
-@dataclass(frozen=True)
-class Bayesian:
-    r"""Learns the state probabilities online, with a Dirichlet prior and the states seen so far.
-
-    .. math::  \hat\pi_n(m) = \frac{a + c_{n,m}}{\sum_j (a + c_{n,j})}
-
-    Symbols, SFedPO -> here
-        :math:`a`        -> prior
-        :math:`c_{n,m}`  -> ``StateCounts.counts[m]``, ticks of client n in state m
-
-    >>> oracle = Bayesian(prior=1.0)
-    >>> state = oracle.init(np.array([0.5, 0.5]), np.random.default_rng(0))
-    >>> state = oracle.observe(state, np.array([0, 0]))
-    >>> oracle.outlook(state, np.eye(2), np.array([0.5, 0.5])).probs.tolist()
-    [0.75, 0.25]
-    """
-
-    needs_known_states = True
-
-    uses_true_states: ClassVar[bool] = True  # receives the world's latent states
-
-    prior: float = 1.0
-    """Pseudo-count of every state before the first observation."""
-    proxy: Proxy = "kl"
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        check_ranges(self, prior="(0, inf)")
-
-    def init(self, truth: Floats, rng: np.random.Generator) -> StateCounts:
-        return StateCounts(np.zeros(len(truth), dtype=np.int64))
-
-    def outlook(self, state: StateCounts, histograms: Floats, importance: Floats) -> Outlook:
-        mean, _ = theory.posterior(np.full(len(state.counts), self.prior), state.counts)
-        return Outlook(mean, importance, heterogeneity(histograms, self.proxy))
-
-    def observe(self, state: StateCounts, states_seen: Ints) -> StateCounts:
-        return StateCounts(state.counts + np.bincount(states_seen, minlength=len(state.counts)))
 
 
 def heterogeneity(histograms: Floats, proxy: Proxy) -> Floats:

@@ -14,6 +14,7 @@ from thalweg.memory.base import (
     renew,
 )
 from thalweg.memory.dds import Dds  # renew more in important, balanced or rare states (SFedPO)
+from thalweg.memory.dds_stationary import DdsStationary  # DDS without tunables
 from thalweg.memory.drsr import Drsr  # follow the long-run distribution of the stream
 from thalweg.memory.fifo import Fifo  # the most recent samples
 from thalweg.memory.importance import Importance  # samples with the largest gradients
@@ -25,6 +26,7 @@ from thalweg.memory.uniform_ratio import UniformRatio  # renew a fixed share per
 
 POLICIES = {
     "dds": Dds,
+    "dds-stationary": DdsStationary,
     "drsr": Drsr,
     "fifo": Fifo,
     "importance": Importance,
@@ -38,6 +40,7 @@ POLICIES = {
 __all__ = [
     "POLICIES",
     "Dds",
+    "DdsStationary",
     "Drsr",
     "Fifo",
     "Importance",

@@ -95,7 +95,11 @@ class Dds:
         )
 
     def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
-        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in context.outlook)
+        probs, importance, heterogeneity, *_ = context.outlook
+        outlook = (
+            np.asarray(part, dtype=np.float64).tobytes()
+            for part in (probs, importance, heterogeneity)
+        )
         return np.minimum(_ratios(self, *outlook), context.num_new / context.capacity)
 
 

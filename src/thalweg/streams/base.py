@@ -43,6 +43,17 @@ class StateTable:
         return self.histograms if self.embeddings is None else self.embeddings
 
     @property
+    def goal(self) -> Floats:
+        """(E,) the signature that a client's memory should have.
+
+        It is that of balanced classes; with embeddings, the mean over the states by importance.
+        """
+        if self.embeddings is not None:
+            return self.importance @ self.embeddings
+        num_classes = self.histograms.shape[1]
+        return np.full(num_classes, 1 / num_classes)
+
+    @property
     def num_states(self) -> int:
         return len(self.importance)
 

@@ -25,12 +25,19 @@ Robust aggregation: `values` are the updates of clients, one row each, some of w
 adversarial.
 """
 
-from thalweg.theory.belief import Posterior, perturb, posterior
+from thalweg.theory.belief import (
+    Posterior,
+    mix_posteriors,
+    nested_posteriors,
+    perturb,
+    posterior,
+)
 from thalweg.theory.blend import blend_distances, blend_weights, softmin
 from thalweg.theory.bound import SfedpoBound, b_term, sfedpo_bound
 from thalweg.theory.clusters import Clustering, cluster, count_clusters, silhouettes
 from thalweg.theory.dds import dds_ratios, dds_scores
 from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
+from thalweg.theory.dds_stationary import dds_ratios_stationary, stationary_distance
 from thalweg.theory.divergence import divergence_between, divergence_from_uniform
 from thalweg.theory.dpcs import dpcs_probabilities
 from thalweg.theory.fedrc import (
@@ -100,6 +107,8 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "divergence_from_uniform",  # distance of a class histogram from a balanced one
     "divergence_between",  # distance between two class histograms
     "posterior",  # state probabilities estimated from counts
+    "nested_posteriors",  # the same for several discounts of the past
+    "mix_posteriors",  # their mixture
     "Posterior",  # their mean and variance
     "perturb",  # state probabilities with noise
     # memory
@@ -107,6 +116,8 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "dds_ratios",  # share of the memory renewed in each state, within the budget
     "dds_ratios_exact",  # the same by solving the underlying program
     "dds_objective",  # the objective of that program
+    "stationary_distance",  # expected distance of a memory from a goal in the long run
+    "dds_ratios_stationary",  # the ratios that minimise it, without tunables
     "mixture_step",  # contents of a memory after one more tick
     "long_run_mixture",  # average contents in the long run
     # heterogeneity of a memory
