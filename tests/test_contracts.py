@@ -89,6 +89,14 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     DriftingSpec(
         streams.Replay(num_clients=5, absent="collecting"), streams.Staggered(at=0, lag=2)
     ),
+    streams.LatentStates(dynamics=streams.PeriodicStates(period=7.0, length=0.1)),
+    streams.LatentStates(
+        dynamics=streams.SwitchingRegimes(regimes=4, stay=0.5), access="full", absent="collecting"
+    ),
+    streams.LatentStates(rotations=(0.0, 90.0), brightness=(0.5,), stickiness=0.5),
+    streams.LatentStates(
+        brightness=(0.2, 0.6), importance="frequency", dynamics=streams.PeriodicStates()
+    ),
     DriftingSpec(streams.Replay(num_clients=2), streams.Incremental(degrees=50.0, every=1)),
     DriftingSpec(streams.Replay(num_clients=2), streams.DriftTable(lines=((0, 1, 1, 90.0),))),
 )

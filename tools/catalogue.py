@@ -43,6 +43,7 @@ NOTES = {
     "world": ("How data reach the clients", "architecture.md"),
     "world.partition": ("How samples are divided among clients or states", ""),
     "world.arrivals": ("How many samples arrive", ""),
+    "world.dynamics": ("How state probabilities change over time", "latent-states.md"),
     "sessions": ("When each client is a member", "how-to-sessions.md"),
     "drift": ("Changes of labels and inputs over time", "how-to-drift.md"),
     "drift.to.transform": ("Changes of inputs", "how-to-drift.md"),

@@ -49,7 +49,7 @@ from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
 from thalweg.serving import SERVINGS
 from thalweg.sessions import SESSION_STARTS, SESSION_TRIGGERS
-from thalweg.streams import ARRIVALS, DRIFTS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
+from thalweg.streams import ARRIVALS, DRIFTS, DYNAMICS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -58,6 +58,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world": WORLDS,
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
+    "world.dynamics": DYNAMICS,
     "sessions": SCHEDULES,
     "drift": DRIFTS,
     "drift.to.transform": TRANSFORMS,

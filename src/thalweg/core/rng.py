@@ -43,6 +43,7 @@ class Draw(enum.IntEnum):
     PRIVACY = 22  # noise of differential privacy, in simulations
     JUDGES = 23  # clients that evaluate models at the start of a session
     SESSION_START_ANSWER = 24  # survey responses for the session start
+    DYNAMICS = 25  # how the state probabilities of a client change over time
 
 
 def rng_for(

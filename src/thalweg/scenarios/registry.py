@@ -38,7 +38,13 @@ from thalweg.scenarios.drift import DRIFT
 from thalweg.scenarios.inflows import INFLOWS
 from thalweg.scenarios.mixed import MIXED
 from thalweg.scenarios.real_streams import REAL_STREAMS
-from thalweg.streams import LatentStates, Replay
+from thalweg.streams import (
+    LatentStates,
+    PeriodicStates,
+    Replay,
+    StateDynamics,
+    SwitchingRegimes,
+)
 
 ScenarioLike = Scenario | Dataset | str | os.PathLike[str]
 Access = Literal["full", "partial"]
@@ -63,6 +69,46 @@ def digits(access: Access) -> Scenario:
         evaluate_every=2,
         prequential=16,
     )
+
+
+def digits_periodic() -> Scenario:
+    """Latent states on digits whose probabilities return every 50 ticks (10 rounds).
+
+    Clients reach six states, and collect data while they are absent.
+    """
+    return _digits_over_time("digits-periodic", PeriodicStates(period=50.0, length=0.25))
+
+
+def digits_regimes() -> Scenario:
+    """Latent states on digits whose probabilities change at once, after 20 ticks on average.
+
+    Clients reach six states, and collect data while they are absent.
+    """
+    return _digits_over_time("digits-regimes", SwitchingRegimes(regimes=4, stay=0.95))
+
+
+def _digits_over_time(name: str, dynamics: StateDynamics) -> Scenario:
+    scenario = digits("partial")
+    assert isinstance(scenario.world, LatentStates)
+    world = replace(scenario.world, reachable=6, absent="collecting", dynamics=dynamics)
+    return replace(scenario, name=name, world=world)
+
+
+def digits_rotated() -> Scenario:
+    """A control: latent states on digits that differ in the rotation, with the same classes.
+
+    Four states, one for each rotation; clients reach all of them, with different probabilities. The
+    tasks are the rotations.
+    """
+    scenario = digits("full")
+    world = LatentStates(
+        num_clients=20,
+        clusters=(1e6,),
+        states_per_cluster=4,
+        access="full",
+        rotations=(0.0, 90.0, 180.0, 270.0),
+    )
+    return replace(scenario, name="digits-rotated", world=world, tasks=True)
 
 
 def fashion_mnist(access: Access) -> Scenario:
@@ -152,6 +198,9 @@ def own_data(source: DataSource, name: str) -> Scenario:
 SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "digits-full": partial(digits, "full"),
     "digits-partial": partial(digits, "partial"),
+    "digits-periodic": digits_periodic,
+    "digits-regimes": digits_regimes,
+    "digits-rotated": digits_rotated,
     "fashion-mnist-full": partial(fashion_mnist, "full"),
     "fashion-mnist-partial": partial(fashion_mnist, "partial"),
     "mnist-full": partial(mnist, "full"),

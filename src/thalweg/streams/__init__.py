@@ -65,6 +65,12 @@ from thalweg.streams.schedules import (  # session membership over time
     Recurring,
 )
 from thalweg.streams.sessions import Schedule, Timetable, scale_supplies
+from thalweg.streams.state_dynamics import (  # how the state probabilities of clients change
+    DYNAMICS,
+    PeriodicStates,
+    StateDynamics,
+    SwitchingRegimes,
+)
 from thalweg.streams.steps import Steps  # concepts and rotations that change in steps
 from thalweg.streams.timeline import Timeline, ViewChange, build_timeline
 from thalweg.streams.trace import Trace  # session membership from a CSV file
@@ -81,6 +87,7 @@ FAULTS = {"unreliable": Unreliable, "hostile": Hostile}
 __all__ = [
     "ARRIVALS",
     "DRIFTS",
+    "DYNAMICS",
     "FAULTS",
     "LOST",
     "PARTITIONS",
@@ -116,6 +123,7 @@ __all__ = [
     "Pachinko",
     "PartialOverlap",
     "Partition",
+    "PeriodicStates",
     "Poisson",
     "RandomChurn",
     "Recurring",
@@ -124,10 +132,12 @@ __all__ = [
     "Schedule",
     "Setting",
     "Staggered",
+    "StateDynamics",
     "StateTable",
     "Steps",
     "Stream",
     "Sudden",
+    "SwitchingRegimes",
     "TampersUpdates",
     "Timeline",
     "Timetable",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.config import check_literals, check_ranges, choice
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
+from thalweg.core.transforms import Dimmed, Plain, make_rotation
 from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
-from thalweg.streams.base import Setting, StateTable
+from thalweg.core.views import View, concepts_of, distinct_views
+from thalweg.streams.base import DriftEvent, Setting, StateTable
 from thalweg.streams.drawing import draw_availability, draw_present, draw_rows, moving_rounds
 from thalweg.streams.splitting import (
     label_prior_pools,
@@ -20,6 +23,7 @@ from thalweg.streams.splitting import (
     split_by_dirichlet,
     stratified_parts,
 )
+from thalweg.streams.state_dynamics import DYNAMICS, StateDynamics
 from thalweg.streams.state_probs import (
     FullProbs,
     PartialProbs,
@@ -37,7 +41,13 @@ class LatentStates:
 
     At every tick, client n is in state m with probability :math:`\pi_{n,m}` and receives new
     samples of that state. States form clusters; the Dirichlet parameter of a cluster controls the
-    skew of its states.
+    skew of its states. With `dynamics` the probabilities change over time, and :math:`\pi_{n,m}`
+    are those of the long run.
+
+    With `rotations` or `brightness` the states of a cluster also differ in their images: they show
+    them in turns with each rotation, then with each brightness. Each of these is a view of the
+    data. Client n is tested in view n modulo the number of views, so that the mean accuracy of the
+    clients is that on all views. The embedding of a state is the share of each class in each view.
 
     Symbols, SFedPO -> here
         N                        -> num_clients
@@ -69,6 +79,12 @@ class LatentStates:
 
     0 gives independent states, other values a Markov chain with the same stationary distribution.
     """
+    dynamics: StateDynamics | None = choice(DYNAMICS, default=None)
+    """How the state probabilities of a client change over time; None: they are constant."""
+    rotations: tuple[float, ...] = ()
+    """Rotations of the images of the states, in degrees; empty: none."""
+    brightness: tuple[float, ...] = ()
+    """Factors of the brightness of the images of the states; empty: 1."""
     importance: Literal["uniform", "frequency"] = "uniform"
     availability: float = 0.2
     availability_spread: float = 0.01
@@ -106,6 +122,20 @@ class LatentStates:
             f"{self.reachable}.",
         )
 
+        require(
+            all(0 <= factor < math.inf for factor in self.brightness)
+            and all(map(math.isfinite, self.rotations)),
+            "rotations must be finite angles and brightness finite factors of at least 0, got "
+            f"{self.rotations} and {self.brightness}.",
+        )
+        num_views = len(self.rotations) + len(self.brightness)
+        require(
+            num_views <= self.states_per_cluster,
+            f"the states of a cluster show {num_views} rotations and factors of brightness in "
+            f"turns, but a cluster has {self.states_per_cluster} states. Set "
+            f"states_per_cluster={num_views}, or use fewer rotations and factors.",
+        )
+
     @property
     def num_states(self) -> int:
         return len(self.clusters) * self.states_per_cluster
@@ -128,7 +158,7 @@ class LatentStates:
             if self.importance == "uniform"
             else mean_probs(probs)
         )
-        return LatentWorld(
+        world = LatentWorld(
             spec=self,
             pools=tuple(pools),
             probs=probs,
@@ -139,6 +169,35 @@ class LatentStates:
             arrival_size=self.arrivals or setting.capacity,
             rounds=setting.rounds,
             seed=setting.seed,
+        )
+        return self._add_views(world, setting) if self.rotations or self.brightness else world
+
+    def _add_views(self, world: LatentWorld, setting: Setting) -> LatentViewsWorld:
+        """Show the samples of each state in its view."""
+        looks = [
+            *(make_rotation(angle) for angle in self.rotations),
+            *(Plain() if factor == 1 else Dimmed(factor) for factor in self.brightness),
+        ]
+        views, numbers = distinct_views(map(View, looks), setting.num_classes)
+        of_state = np.array(numbers)[
+            np.arange(self.num_states) % self.states_per_cluster % len(numbers)
+        ]
+        rows = len(setting.labels) * of_state
+        shown, position = np.unique(of_state, return_inverse=True)
+        is_view = np.eye(len(shown))[position]  # (M, shown views)
+        histograms = world.state_table.histograms
+        embeddings = (is_view[:, :, None] * histograms[:, None, :]).reshape(self.num_states, -1)
+        return LatentViewsWorld(
+            **{
+                **{field.name: getattr(world, field.name) for field in fields(world)},
+                "pools": tuple(
+                    pool + shift for pool, shift in zip(world.pools, rows.tolist(), strict=True)
+                ),
+                "state_table": replace(world.state_table, embeddings=embeddings),
+            },
+            views=views,
+            shown=shown,
+            num_classes=setting.num_classes,
         )
 
     def _pools(self, labels: Ints, rng: np.random.Generator) -> list[Ints]:
@@ -174,6 +233,7 @@ class LatentCursor(NamedTuple):
     """Current position of a client's state process."""
 
     state: int
+    position: Any = None  # of the world's dynamics
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +294,12 @@ class LatentWorld:
     def begin(self, client: int) -> tuple[LatentCursor, Arrival]:
         """A full memory of samples of the client's first state, which does not count as a tick."""
         rng = rng_for(self.seed, Draw.INITIAL_MEMORY, 0, client)
-        state = int(self._draw_states(client, rng.random(1))[0])
-        return LatentCursor(state), Arrival(
+        uniform, position = rng.random(1), None
+        if (dynamics := self.spec.dynamics) is not None:
+            position = dynamics.begin(rng_for(self.seed, Draw.DYNAMICS, 0, client))
+            uniform = (dynamics.start(position) + dynamics.length * uniform) % 1.0
+        state = int(self._draw_states(client, uniform)[0])
+        return LatentCursor(state, position), Arrival(
             draw_rows(self.pools[state], self.start_size, rng), state
         )
 
@@ -243,13 +307,22 @@ class LatentWorld:
         self, state: LatentCursor, client: int, stream_round: int
     ) -> tuple[LatentCursor, list[Arrival]]:
         rng = rng_for(self.seed, Draw.STREAM, stream_round, client)
-        drawn = self._draw_states(client, rng.random(self.ticks))  # (T,)
+        uniform, position = rng.random(self.ticks), state.position  # (T,)
+        if (dynamics := self.spec.dynamics) is not None:
+            position, starts = dynamics.move(
+                position,
+                stream_round * self.ticks,
+                self.ticks,
+                rng_for(self.seed, Draw.DYNAMICS, stream_round + 1, client),
+            )
+            uniform = (starts + dynamics.length * uniform) % 1.0
+        drawn = self._draw_states(client, uniform)  # (T,)
         stays = rng.random(self.ticks) < self.spec.stickiness  # (T,)
         now, arrivals = state.state, []
         for fresh, stay in zip(drawn.tolist(), stays.tolist(), strict=True):
             now = now if stay else fresh
             arrivals.append(Arrival(draw_rows(self.pools[now], self.arrival_size, rng), now))
-        return LatentCursor(now), arrivals
+        return LatentCursor(now, position), arrivals
 
     def _draw_states(self, client: int, uniform: Floats) -> Ints:
         """Draw states by inverting the cumulative distribution.
@@ -260,3 +333,28 @@ class LatentWorld:
         cumulative = np.cumsum(probs)
         states: Ints = reach[np.searchsorted(cumulative, uniform * cumulative[-1], side="right")]
         return states
+
+
+@dataclass(frozen=True, eq=False)
+class LatentViewsWorld(LatentWorld):
+    """A world whose states also differ in their images; the pools are rows in the states' views."""
+
+    views: tuple[View, ...]
+    shown: Ints  # numbers of the views that states have, ascending; the plain one may be missing
+    num_classes: int
+
+    def views_at(self, rnd: int | Ints) -> Ints:
+        """(N,) view in which each client is tested, the same in all rounds."""
+        found: Ints = self.shown[np.arange(self.num_clients) % len(self.shown)]
+        return found
+
+    def concepts_at(self, rnd: int | Ints) -> Ints:
+        return self._concepts[self.views_at(rnd)]
+
+    def drift_events(self) -> list[DriftEvent]:
+        """None: the states of a client change, but not their views."""
+        return []
+
+    @cached_property
+    def _concepts(self) -> Ints:
+        return concepts_of(self.views, self.num_classes)

@@ -102,13 +102,17 @@ def dds_ratios_stationary(
     """
     pi = distribution(probs, "probs")
     alpha = share(budget, "budget")
-    problem = _Problem(pi, _check_deviations(deviations, pi.size), _check_spread(spread))
+    g, rho = _check_deviations(deviations, pi.size), _check_spread(spread)
+    ratios = np.ones(pi.size)
     if alpha == 1:
-        return np.ones(pi.size)
-    ratios = _minimise(problem, alpha)
-    unreachable = np.flatnonzero(pi == 0)
-    if len(unreachable):
-        ratios[unreachable] = _ratios_of_rare_states(problem, ratios, alpha)[unreachable]
+        return ratios
+    reachable = pi > 0
+    problem = _Problem(pi[reachable], g[reachable], rho)
+    ratios[reachable] = _minimise(problem, alpha)
+    if not reachable.all():
+        ratios[~reachable] = _ratios_of_rare_states(
+            problem, ratios[reachable], alpha, g[~reachable]
+        )
     return ratios
 
 
@@ -125,26 +129,26 @@ class _Problem:
                 "the ratios of all reachable states are 0, so that the memory never changes and "
                 "has no long-run distance; expected a positive ratio of one of them."
             )
-        y, z = self._sums(a)
+        y, z = self.sums(a)
         varied = self.pi @ ((1 - a) * a * a * self.squares)
         product = (1 - self.rho) * float((y - z) @ y) + self.rho * float(varied)
         numerator = float(self.pi @ (a * a * self.squares)) + 2 / alpha * product
-        return max(numerator, 0.0) / self._denominator(a)
+        return max(numerator, 0.0) / self.denominator(a)
 
     def slope(self, a: Floats, alpha: float, distance: float) -> Floats:
         """(M,) the derivative by each ratio, divided by the probability of its state."""
-        y, z = self._sums(a)
+        y, z = self.sums(a)
         along, across = self.g @ y, self.g @ (y - z)
         product = (1 - self.rho) * ((1 - 2 * a) * along + across)
         product += self.rho * (2 * a - 3 * a * a) * self.squares
         numerator = 2 * a * self.squares + 2 / alpha * product
-        return (numerator + 2 * distance * a) / self._denominator(a)
+        return (numerator + 2 * distance * a) / self.denominator(a)
 
-    def _sums(self, a: Floats) -> tuple[Floats, Floats]:
+    def sums(self, a: Floats) -> tuple[Floats, Floats]:
         share_of_state = self.pi * a
         return share_of_state @ self.g, (share_of_state * a) @ self.g
 
-    def _denominator(self, a: Floats) -> float:
+    def denominator(self, a: Floats) -> float:
         return float(self.pi @ (a * (2 - a)))
 
 
@@ -193,16 +197,18 @@ def _project(wanted: Floats, pi: Floats, alpha: float) -> Floats:
     return np.clip(mixed, 0.0, 1.0)
 
 
-def _ratios_of_rare_states(problem: _Problem, a: Floats, alpha: float) -> Floats:
-    """Return (M,) the ratio that each state would have if it were infinitely rare."""
-    rho, squares, reachable = problem.rho, problem.squares, problem.pi > 0
+def _ratios_of_rare_states(problem: _Problem, a: Floats, alpha: float, g: Floats) -> Floats:
+    """Return (n,) ratios of further states (n, E), if each were infinitely rare.
+
+    `a` are the best ratios of the states of the problem.
+    """
+    rho, squares = problem.rho, (g * g).sum(axis=1)
     distance = problem.distance(a, alpha)
-    denominator = float(problem.pi @ (a * (2 - a)))
-    price = _price(problem.slope(a, alpha, distance)[reachable], a[reachable]) * denominator
-    y, z = (problem.pi * a) @ problem.g, (problem.pi * a * a) @ problem.g
+    price = _price(problem.slope(a, alpha, distance), a) * problem.denominator(a)
+    y, z = problem.sums(a)
     cubic = -2 * rho / alpha * squares
-    square = squares * (1 + 2 * rho / alpha) + distance - 2 * (1 - rho) / alpha * (problem.g @ y)
-    linear = 2 * (1 - rho) / alpha * (problem.g @ (2 * y - z)) - price
+    square = squares * (1 + 2 * rho / alpha) + distance - 2 * (1 - rho) / alpha * (g @ y)
+    linear = 2 * (1 - rho) / alpha * (g @ (2 * y - z)) - price
     # The minimum is at 0, at 1, or where the derivative is 0.
     root = np.sqrt(np.maximum(square * square - 3 * cubic * linear, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):

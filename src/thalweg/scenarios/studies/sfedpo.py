@@ -202,6 +202,48 @@ def solvers() -> Study:
     )
 
 
+def oracles() -> Study:
+    """Worlds in which state probabilities change, and one whose states have the same classes."""
+    worlds = ("digits-partial", "digits-periodic", "digits-regimes", "digits-rotated")
+    stationary = "sfedpo,memory=dds-stationary"
+    return Study(
+        name="sfedpo-oracles",
+        title="SFedPO where the oracle should matter: probabilities that change, states that differ",
+        description=(
+            "In digits-periodic and digits-regimes the probabilities of the states change over "
+            "time; in digits-rotated the states have the same classes and differ in the rotation "
+            "of their images. 'sfedpo' knows the probabilities of the long run; 'bayesian' counts "
+            "the states seen so far, and with 'forgetting' weights recent ones more. 'stationary "
+            "DDS' minimises the exact distance of the memory from the goal and has no tunables. "
+            "'recognised states' has both, for states that clients find in the classes of their "
+            "data; all other rows but fedavg know the state of each tick. The columns "
+            "'prequential' show the accuracy on arriving samples before training."
+        ),
+        rows=(
+            Row("fedavg"),
+            Row("sfedpo"),
+            Row("bayesian", "sfedpo,forecast=bayesian"),
+            Row("bayesian, forgetting", "sfedpo,forecast=bayesian,forecast.forgetting=true"),
+            Row("stationary DDS", stationary),
+            Row(
+                "stationary DDS, bayesian, forgetting",
+                f"{stationary},forecast=bayesian,forecast.forgetting=true",
+            ),
+            Row(
+                "recognised states",
+                f"{stationary},forecast=growing,forecast.forgetting=true",
+            ),
+        ),
+        columns=tuple(
+            Column(world, note=note, metric=metric)
+            for world in worlds
+            for note, metric in (("", "accuracy"), ("prequential", "prequential_accuracy"))
+        ),
+        seeds=(10, 11, 12, 13, 14),
+        reference="fedavg",
+    )
+
+
 def table_3() -> Study:
     numbers = _parse_rows(printed.TABLE_3)
     noisy = [noise for noise in numbers if float(noise) > 0]
@@ -418,6 +460,7 @@ def studies() -> list[Study]:
         table_2(),
         ablation(),
         solvers(),
+        oracles(),
         table_3(),
         table_5(),
         table_6(),
