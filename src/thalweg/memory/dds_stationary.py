@@ -35,9 +35,8 @@ class DdsStationary:
     `theory.dds_ratios_stationary`. States that have the same signature get the same share, and
     with balanced states only, every share is the budget.
 
-    If the forecast has a variance, the expectation is also over the probabilities: they are those
-    of a Dirichlet posterior with the same mean and total variance. It avoids large shares for
-    states whose probability is not known yet.
+    If the forecast has a variance, the expectation is also over the probabilities, as if they had
+    a Dirichlet posterior with the same mean and total variance.
 
     Symbols, SFedPO -> here
         :math:`\alpha` (per client)  -> budget

@@ -12,7 +12,9 @@ from thalweg.core.types import Floats
 from thalweg.theory.inputs import as_array, distribution, fractions, number, share
 
 MAX_STEPS = 500  # of the projected gradient method; it needs about twenty
-TOLERANCE = 1e-10  # it stops when no ratio changes by more
+MAX_HALVINGS = 50  # of a step that does not reduce the distance
+TOLERANCE = 1e-12  # it stops when a step reduces the distance by at most this part ...
+MAX_LAST_STEP = 1e-4  # ... and changes no ratio by more than this
 
 
 def stationary_distance(
@@ -133,7 +135,8 @@ class _Problem:
         varied = self.pi @ ((1 - a) * a * a * self.squares)
         product = (1 - self.rho) * float((y - z) @ y) + self.rho * float(varied)
         numerator = float(self.pi @ (a * a * self.squares)) + 2 / alpha * product
-        return max(numerator, 0.0) / self.denominator(a)
+        spent = self.denominator(a)
+        return max(numerator, 0.0) / spent if spent > 0 else math.inf  # all ratios rounded to 0
 
     def slope(self, a: Floats, alpha: float, distance: float) -> Floats:
         """(M,) the derivative by each ratio, divided by the probability of its state."""
@@ -155,46 +158,54 @@ class _Problem:
 def _minimise(problem: _Problem, alpha: float) -> Floats:
     a = np.full(problem.pi.size, alpha)
     distance = problem.distance(a, alpha)
-    slope, length = problem.slope(a, alpha, distance), 1.0
+    slope = problem.slope(a, alpha, distance)
+    length = _longest(slope)
     for _ in range(MAX_STEPS):
-        while True:
+        for _ in range(MAX_HALVINGS):
             following = _project(a - length * slope, problem.pi, alpha)
             step = following - a
             found = problem.distance(following, alpha)
             if found <= distance + 1e-4 * float(problem.pi @ (slope * step)):
                 break
             length /= 2
-            if length < 1e-12:  # no decrease beyond rounding
-                return a
+        else:  # no decrease beyond rounding
+            return a
         new_slope = problem.slope(following, alpha, found)
         bend = float(problem.pi @ (step * (new_slope - slope)))
         length = float(problem.pi @ (step * step)) / bend if bend > 0 else math.inf
-        length = min(max(length, 1e-3), 1e3)
+        length = min(length, _longest(new_slope))
+        has_converged = (
+            np.abs(step).max() <= MAX_LAST_STEP and distance - found <= TOLERANCE * distance
+        )
         a, distance, slope = following, found, new_slope
-        if np.abs(step).max() <= TOLERANCE:
+        if has_converged:
             break
     return a
+
+
+def _longest(slope: Floats) -> float:
+    """Return the longest useful step: ratios differ by at most 1."""
+    differences = float(np.ptp(slope))
+    return 10 / differences if differences > 0 else 1.0
 
 
 def _project(wanted: Floats, pi: Floats, alpha: float) -> Floats:
     """Return the nearest ratios in [0, 1] within the budget, states weighted by probability.
 
-    These are ``clip(wanted - x, 0, 1)`` for one number x. The budget spent is piecewise linear in
-    x: bisection over its kinks, then one interpolation.
+    These are ``clip(wanted - x, 0, 1)`` for one number x. The budget that they spend falls from 1
+    to 0 and is piecewise linear in x, with two kinks per state; it is computed at all kinks.
     """
-    kinks = np.sort(np.concatenate([wanted - 1, wanted]))
-    low, high = 0, kinks.size - 1  # spent at `low` >= alpha >= spent at `high`
-    while high - low > 1:
-        middle = (low + high) // 2
-        if pi @ np.clip(wanted - kinks[middle], 0.0, 1.0) >= alpha:
-            low = middle
-        else:
-            high = middle
-    more, less = (np.clip(wanted - kinks[at], 0.0, 1.0) for at in (low, high))
-    spent_more, spent_less = float(pi @ more), float(pi @ less)
-    part = (spent_more - alpha) / (spent_more - spent_less)
-    mixed: Floats = more + min(max(part, 0.0), 1.0) * (less - more)
-    return np.clip(mixed, 0.0, 1.0)
+    kinks = np.concatenate([wanted - 1, wanted])
+    order = kinks.argsort()
+    kinks = kinks[order]
+    falls = np.maximum(np.concatenate([pi, -pi])[order].cumsum(), 0.0)  # per x, after each kink
+    spent = 1.0 - np.concatenate([[0.0], (falls[:-1] * np.diff(kinks)).cumsum()])  # at each kink
+    below = int(np.searchsorted(-spent, -alpha)) - 1  # the last kink that spends more
+    x = kinks[below]
+    if falls[below] > 0:
+        x += (spent[below] - alpha) / falls[below]
+    ratios: Floats = np.clip(wanted - x, 0.0, 1.0)
+    return ratios
 
 
 def _ratios_of_rare_states(problem: _Problem, a: Floats, alpha: float, g: Floats) -> Floats:

@@ -208,7 +208,7 @@ def oracles() -> Study:
     stationary = "sfedpo,memory=dds-stationary"
     return Study(
         name="sfedpo-oracles",
-        title="SFedPO where the oracle should matter: probabilities that change, states that differ",
+        title="SFedPO with state probabilities that change, and states of the same classes",
         description=(
             "In digits-periodic and digits-regimes the probabilities of the states change over "
             "time; in digits-rotated the states have the same classes and differ in the rotation "
