@@ -159,8 +159,13 @@ def _minimise(problem: _Problem, alpha: float) -> Floats:
     a = np.full(problem.pi.size, alpha)
     distance = problem.distance(a, alpha)
     slope = problem.slope(a, alpha, distance)
-    length = _longest(slope)
+    length = math.inf
     for _ in range(MAX_STEPS):
+        slope = slope - slope.mean()  # only differences matter
+        largest = float(np.abs(slope).max())
+        if largest <= TOLERANCE * (1 + distance):  # all states have the same price
+            return a
+        length = min(length, 10 / largest)  # longer steps end at the same bounds
         for _ in range(MAX_HALVINGS):
             following = _project(a - length * slope, problem.pi, alpha)
             step = following - a
@@ -173,7 +178,6 @@ def _minimise(problem: _Problem, alpha: float) -> Floats:
         new_slope = problem.slope(following, alpha, found)
         bend = float(problem.pi @ (step * (new_slope - slope)))
         length = float(problem.pi @ (step * step)) / bend if bend > 0 else math.inf
-        length = min(length, _longest(new_slope))
         has_converged = (
             np.abs(step).max() <= MAX_LAST_STEP and distance - found <= TOLERANCE * distance
         )
@@ -181,12 +185,6 @@ def _minimise(problem: _Problem, alpha: float) -> Floats:
         if has_converged:
             break
     return a
-
-
-def _longest(slope: Floats) -> float:
-    """Return the longest useful step: ratios differ by at most 1."""
-    differences = float(np.ptp(slope))
-    return 10 / differences if differences > 0 else 1.0
 
 
 def _project(wanted: Floats, pi: Floats, alpha: float) -> Floats:
