@@ -125,6 +125,19 @@ REFUSALS = [
     RejectedPlan(
         "privacy=gaussian", "scaffold", "digits-full", ["privacy=gaussian"], "without noise"
     ),
+    *(
+        RejectedPlan(
+            "privacy.losses=omit",
+            "fedavg",
+            "digits-full",
+            ["privacy=gaussian", "privacy.losses=omit", *selection],
+            "privacy.losses",
+        )
+        for selection in (
+            ["selection=power-of-choice", "selection.form=rpow-d"],
+            ["selection=balanced-cohort"],
+        )
+    ),
     RejectedPlan(
         "secure_aggregation=masked",
         "sfedpo",

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from thalweg.core.errors import ConfigError
+from thalweg.core.transforms import Dimmed, Rotated
 from thalweg.core.types import Floats
+from thalweg.core.views import View
 from thalweg.streams import LatentStates, Setting
-from thalweg.streams.latent import LatentCursor, LatentWorld
+from thalweg.streams.latent import LatentCursor, LatentViewsWorld, LatentWorld
 
 LABELS = np.arange(3000) % 10
 
@@ -274,3 +276,52 @@ def test_supply_is_the_initial_memory_plus_arrivals(absent: Any, num_rounds: flo
     assert total == pytest.approx(20 + 5 * 3 * num_rounds)
     assert not is_historical
     assert rounds == pytest.approx(8)
+
+
+def test_states_of_a_cluster_take_turns_in_their_views() -> None:
+    world = build_world(
+        LatentStates(
+            num_clients=4,
+            clusters=(1.0, 1.0),
+            states_per_cluster=5,
+            access="full",
+            rotations=(0.0, 90.0),
+            brightness=(0.5,),
+        )
+    )
+    assert isinstance(world, LatentViewsWorld)
+    assert world.views == (View(), View(Rotated(90.0)), View(Dimmed(0.5)))
+    views = [set((pool // len(LABELS)).tolist()) for pool in world.pools]
+    assert views == [{0}, {1}, {2}, {0}, {1}] * 2
+    assert world.views_at(7).tolist() == [0, 1, 2, 0], "clients are tested in turns"
+    assert world.concepts_at(7).tolist() == [0] * 4, "labels are unchanged"
+    assert world.drift_events() == []
+
+
+def test_embeddings_are_the_shares_of_each_class_in_each_view() -> None:
+    world = build_world(
+        LatentStates(clusters=(1.0,), states_per_cluster=2, access="full", brightness=(0.2, 0.5))
+    )
+    table = world.state_table
+    assert table.embeddings is not None
+    first, second = table.histograms
+    nothing = [0.0] * 10
+    assert table.embeddings.tolist() == [[*first, *nothing], [*nothing, *second]]
+    assert table.goal == pytest.approx(np.concatenate([first, second]) / 2)
+
+
+def test_goal_without_views_is_balanced_classes() -> None:
+    assert build_world(LatentStates()).state_table.goal.tolist() == [0.1] * 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rotations": (0.0, 90.0, 180.0), "states_per_cluster": 2}, "states_per_cluster=3"),
+        ({"rotations": (float("inf"),)}, "finite angles"),
+        ({"brightness": (-0.5,)}, "at least 0"),
+    ],
+)
+def test_invalid_views_are_rejected(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LatentStates(**{"reachable": 1, **changes})
