@@ -69,6 +69,7 @@ def test_purposes_have_fixed_values() -> None:
         "PRIVACY": 22,
         "JUDGES": 23,
         "SESSION_START_ANSWER": 24,
+        "DYNAMICS": 25,
     }
 
 

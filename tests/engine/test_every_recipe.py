@@ -48,6 +48,24 @@ SMALL_CNN = ["net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_cli
 CASES = {
     "a memory that uses the model, collecting while absent": ("ode", ["world.absent=collecting"]),
     "an objective with state, collecting while absent": ("fedewc", ["world.absent=collecting"]),
+    "stationary ratios, and states that forget": (
+        "sfedpo",
+        [
+            "memory=dds-stationary",
+            "forecast=growing",
+            "forecast.forgetting=true",
+            "world.dynamics=regimes",
+        ],
+    ),
+    "states that differ in their images": (
+        "sfedpo",
+        [
+            "memory=dds-stationary",
+            "forecast=bayesian",
+            "weights.mismatch=kme",
+            "world.rotations=[0, 90]",
+        ],
+    ),
     "early stopping": ("flash", ["stopping=gain-threshold", "stopping.gain=0.2"]),
     "models that drift": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
     "models at the start and time steps": (

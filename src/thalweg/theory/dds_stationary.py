@@ -145,7 +145,8 @@ class _Problem:
         product = (1 - self.rho) * ((1 - 2 * a) * along + across)
         product += self.rho * (2 * a - 3 * a * a) * self.squares
         numerator = 2 * a * self.squares + 2 / alpha * product
-        return (numerator + 2 * distance * a) / self.denominator(a)
+        slope: Floats = (numerator + 2 * distance * a) / self.denominator(a)
+        return slope
 
     def sums(self, a: Floats) -> tuple[Floats, Floats]:
         share_of_state = self.pi * a

@@ -217,7 +217,7 @@ def oracles() -> Study:
             "DDS' minimises the exact distance of the memory from the goal and has no tunables. "
             "'recognised states' has both, for states that clients find in the classes of their "
             "data; all other rows but fedavg know the state of each tick. The columns "
-            "'prequential' show the accuracy on arriving samples before training."
+            f"'prequential' show the accuracy on arriving samples before training. {ABOUT_SEEDS}"
         ),
         rows=(
             Row("fedavg"),
@@ -239,7 +239,7 @@ def oracles() -> Study:
             for world in worlds
             for note, metric in (("", "accuracy"), ("prequential", "prequential_accuracy"))
         ),
-        seeds=(10, 11, 12, 13, 14),
+        seeds=SEEDS,
         reference="fedavg",
     )
 
