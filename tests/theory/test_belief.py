@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import dirichlet
 
 from thalweg.core.errors import ConfigError
-from thalweg.theory import perturb, posterior
+from thalweg.theory import Posterior, mix_posteriors, nested_posteriors, perturb, posterior
 from theory.cases import distributions, rows
 
 
@@ -86,3 +86,21 @@ def test_perturb_with_zero_noise_changes_nothing(data: st.DataObject, size):
 def test_invalid_noise_is_rejected(noise):
     with pytest.raises(ConfigError, match="noise must"):
         perturb([0.5, 0.5], noise)
+
+
+def test_an_estimate_with_a_short_memory_starts_from_the_longer_one():
+    mean, variance = nested_posteriors([1, 1], [[2, 0], [0, 0]])
+    assert mean.tolist() == [[0.75, 0.25], [0.75, 0.25]]
+    assert variance[1].tolist() == [0.09375, 0.09375]  # 3/4 * 1/4 / 2: one pseudo-visit
+
+
+def test_a_mixture_has_the_variance_within_and_between():
+    posteriors = Posterior(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.1, 0.1], [0.0, 0.0]]))
+    mean, variance = mix_posteriors(posteriors, [0.5, 0.5])
+    assert mean.tolist() == [0.75, 0.25]
+    assert variance.tolist() == pytest.approx([0.05 + 0.0625] * 2)
+
+
+def test_discounted_counts_without_rows_are_rejected():
+    with pytest.raises(ConfigError, match="one row per discount"):
+        nested_posteriors([1, 1], [1, 0])
