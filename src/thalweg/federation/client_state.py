@@ -130,6 +130,11 @@ class ClientProgram(Capabilities):
         assert local.passes is not None
         return replace(local, passes=local.passes * (stream.present_share(rnd) or 1.0))
 
+    @cached_property
+    def targets_for_memory(self) -> Floats32 | None:
+        """The numbers to predict in a regression if the memory declares that it uses them."""
+        return self.numbers if _declares(self.recipe.memory, "uses_targets") else None
+
     @property
     def trains_by_tick(self) -> bool:
         """Whether training needs the client's state: a model probe, or the optimizer it keeps.

@@ -150,7 +150,7 @@ class Ingest:
         return arrival.state if self._program.memory_sees_true_states else -1
 
     def _build_context(self, arrival: Arrival, latent: int, outlook: Outlook) -> MemoryContext:
-        labels = self._program.labels
+        labels, targets = self._program.labels, self._program.targets_for_memory
         return MemoryContext(
             capacity=self._program.stream.capacity(self._ctx.client),
             held=len(self.rows),
@@ -161,6 +161,8 @@ class Ingest:
             outlook=self._program.hide_outlook(outlook, self._program.recipe.memory),
             last_layer=self._probe_last_layer(arrival.items),
             broadcast=self._ctx.received.get("memory", {}),
+            held_targets=None if targets is None else targets.take(self.rows, axis=0),
+            new_targets=None if targets is None else targets.take(arrival.items, axis=0),
         )
 
     def _probe_last_layer(self, new: Ints) -> LastLayer | None:

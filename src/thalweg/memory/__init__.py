@@ -5,6 +5,7 @@ and the new samples stay. To add a policy, write a class with the methods of `Me
 it to `POLICIES`.
 """
 
+from thalweg.memory.balanced import Balanced  # the same number of samples of each class
 from thalweg.memory.base import (
     MemoryPolicy,
     NeedsLastLayer,
@@ -25,6 +26,7 @@ from thalweg.memory.reservoir import Reservoir  # a uniform sample of the whole 
 from thalweg.memory.uniform_ratio import UniformRatio  # renew a fixed share per tick
 
 POLICIES = {
+    "balanced": Balanced,
     "dds": Dds,
     "dds-stationary": DdsStationary,
     "drsr": Drsr,
@@ -39,6 +41,7 @@ POLICIES = {
 
 __all__ = [
     "POLICIES",
+    "Balanced",
     "Dds",
     "DdsStationary",
     "Drsr",

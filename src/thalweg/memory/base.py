@@ -82,6 +82,8 @@ def make_context(
     outlook: Outlook | None = None,
     last_layer: LastLayer | None = None,
     broadcast: Mapping[str, Floats32] | None = None,
+    held_targets: Sequence[float] | None = None,
+    new_targets: Sequence[float] | None = None,
 ) -> MemoryContext:
     """Build a `MemoryContext` by hand, to try a policy without a federation.
 
@@ -91,6 +93,8 @@ def make_context(
     [0, 1, 1]
     """
     one = np.ones(1)
+    both = (held_targets, new_targets)
+    old, new = (None if each is None else np.array(each, dtype=np.float32) for each in both)
     return MemoryContext(
         capacity=capacity,
         held=held,
@@ -101,6 +105,8 @@ def make_context(
         outlook=Outlook(one, one, one) if outlook is None else outlook,
         last_layer=last_layer,
         broadcast={} if broadcast is None else broadcast,
+        held_targets=old,
+        new_targets=new,
     )
 
 

@@ -27,6 +27,8 @@ attribute                      if not declared   meaning
 ``needs_sgd``                  False             objective: relies on the steps of SGD
 ``skips_unweighted``           False             sample weights: leaves out clients of weight 0
 ``needs_class_labels``         if it has labels  any stage, world: works with classes only
+``uses_targets``               False             memory: receives the targets of a regression
+``regression_fields``          ()                any stage: fields without effect with classes
 =============================  ================  ==================================================
 """
 
@@ -144,9 +146,12 @@ def check_task(recipe: Recipe, loss: Loss, task: str, data_name: str) -> None:
     """
     parts: dict[str, object] = dict(vars(recipe))
     parts["forecast"] = resolve_forecast(recipe.forecast, 1, recipe.uses_forecast)
-    if task == "regression":
-        for stage, part in parts.items():
+    for stage, part in parts.items():
+        if task == "regression":
             _reject_regression(stage, part, data_name)
+        else:
+            _reject_regression_fields(stage, part, data_name)
+    if task == "regression":
         loss_of_classes = getattr(recipe.serving, "loss", "log")
         require(
             loss_of_classes == "log",
@@ -185,6 +190,17 @@ def _reject_regression(stage: str, part: object, data_name: str) -> None:
         f"of {data_name} are numbers (regression). If it does not read labels, add the class "
         f"attribute needs_class_labels = False; otherwise use {alternative}.",
     )
+
+
+def _reject_regression_fields(stage: str, part: Any, data_name: str) -> None:
+    """Reject settings of fields that have an effect in a regression only."""
+    for name in getattr(part, "regression_fields", ()):
+        value, default = getattr(part, name), getattr(type(part), name)
+        require(
+            value == default,
+            f"{stage}.{name} has an effect in a regression only, but the targets of {data_name} "
+            f"are classes: expected the default {default}, got {value}. Leave it out.",
+        )
 
 
 def _receives_labels(stage: str, part: object) -> bool:
