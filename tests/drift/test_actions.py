@@ -7,6 +7,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.drift import (
     ACTIONS,
     CombinedActions,
+    DropOutdated,
     Effect,
     OpenState,
     PageHinkley,
@@ -21,6 +22,7 @@ def test_effect_of_each_action() -> None:
     assert RecordOnly().effect() == Effect()
     assert Shrink(0.25).effect() == Effect(keep=0.25)
     assert Shrink().effect() == Effect(keep=0.0)
+    assert DropOutdated(0.5).effect() == Effect(drop_margin=0.5)
     assert Recluster().effect() == Effect(reclusters=True)
     assert ScaleLr(3.0, rounds=2).effect() == Effect(lr_scales=(3.0, 3.0))
     assert OpenState().effect() == Effect(opens_state=True)
@@ -31,6 +33,7 @@ def test_combined_actions_have_the_effects_of_each() -> None:
     assert everything.effect() == Effect(0.5, opens_state=True, reclusters=True, lr_scales=(2.0,))
     assert CombinedActions().effect() == RecordOnly().effect()
     assert CombinedActions(keep=0.0).effect() == Shrink().effect()
+    assert CombinedActions(drop_margin=0.2).effect() == DropOutdated().effect()
     assert CombinedActions(factor=3.0, rounds=2).effect() == ScaleLr(3.0, rounds=2).effect()
 
 
@@ -40,6 +43,8 @@ def test_invalid_fields_are_rejected() -> None:
         lambda: Shrink(-0.1),
         lambda: ScaleLr(0.0),
         lambda: ScaleLr(2, 0),
+        lambda: DropOutdated(1.0),
+        lambda: CombinedActions(drop_margin=-0.1),
     ):
         with pytest.raises(ConfigError):
             make()
@@ -54,6 +59,7 @@ def test_actions_can_be_set_by_overrides_and_stored() -> None:
     assert set(ACTIONS) == {
         "record-only",
         "shrink",
+        "drop-outdated",
         "recluster",
         "scale-lr",
         "open-state",

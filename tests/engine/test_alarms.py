@@ -266,6 +266,41 @@ def test_alarms_give_the_same_bits_by_bytes() -> None:
     check_crosses(plan, rounds=4)
 
 
+def dropping_plan(engine: str, *more: str) -> Plan:
+    overrides = [
+        *("capacity=48", "local.passes=2", "ticks=2", "world.num_clients=6", "memory=balanced"),
+        *("world.availability=1", "alarm=river", "alarm.name=DummyDriftDetector"),
+        *("alarm.settings=t_0=1", "alarm.action=drop-outdated", "alarm.action.margin=0"),
+        *("drift=sudden", "drift.at=2", "rounds=5", "world.absent=collecting", *more),
+    ]
+    return make_plan("fedavg", "digits-full", seed=2, engine=engine, overrides=overrides)
+
+
+def test_engines_agree_on_dropped_samples() -> None:
+    fast, slow = (
+        run_plan(dropping_plan(engine), workers=1, data=DATA) for engine in ("fast", "reference")
+    )
+    check_engines_agree(fast, slow)
+    kept = run_plan(dropping_plan("fast", "alarm.action=record-only"), workers=1, data=DATA)
+    assert not np.array_equal(fast.model, kept.model)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["bank=fedrc", "bank=fine-tuned", "bank=one-per-client", "objective=elastic"],
+)
+def test_engines_agree_on_samples_dropped_with_models_of_a_client(part: str) -> None:
+    fast, slow = (
+        run_plan(dropping_plan(engine, part), workers=1, data=DATA)
+        for engine in ("fast", "reference")
+    )
+    check_engines_agree(fast, slow)
+
+
+def test_dropped_samples_are_the_same_by_bytes() -> None:
+    check_crosses(dropping_plan("reference"), rounds=4)
+
+
 def test_an_alarm_on_errors_needs_predictions() -> None:
     for watch, ok in (("error", False), ("loss", True)):
         sets = ["alarm=page-hinkley", f"alarm.watch={watch}", "prequential=0"]

@@ -15,6 +15,7 @@ from thalweg.core.types import Ints, MemoryContext
 from thalweg.data import Arrays
 from thalweg.engine.plan import plan_from_toml, plan_to_toml
 from thalweg.local import LocalTraining
+from thalweg.memory import Balanced
 from thalweg.nets import Mlp
 from thalweg.scenarios import Scenario
 from thalweg.selection import BalancedCohort
@@ -89,6 +90,17 @@ def test_engines_agree_on_a_regression(file: Path, recipe: str) -> None:
     assert "accuracy" not in fast.final
 
 
+def test_engines_agree_on_a_memory_with_quotas_per_quantile_bin(file: Path) -> None:
+    runs = [
+        thalweg.run(
+            "fedavg", scenario(file), memory=Balanced(bins=bins), engine=engine, seed=1, workers=1
+        )
+        for bins, engine in ((3, "fast"), (3, "reference"), (1, "fast"))
+    ]
+    np.testing.assert_allclose(runs[0].model, runs[1].model, atol=1e-4)
+    assert np.abs(runs[0].model - runs[2].model).max() > 1e-3, "the bins change the memory"
+
+
 @pytest.mark.parametrize("loss", ["mae", "huber", {"kind": "quantile", "q": 0.9}, absolute])
 def test_engines_agree_on_other_losses(file: Path, loss: Any) -> None:
     fast, reference = (
@@ -159,6 +171,14 @@ def test_a_balanced_cohort_without_labels_and_losses_is_rejected(file: Path) -> 
     settings = {"selection": {"kind": "balanced-cohort", "loss_weight": 0.0}}
     with pytest.raises(ConfigError, match=r"no classes.*Set selection\.loss_weight to more than 0"):
         thalweg.run("fedavg", scenario(file), **settings)
+
+
+def test_fields_for_regressions_are_rejected_with_classes(file: Path) -> None:
+    classes = scenario(file.with_name("classes.npz"))
+    with pytest.raises(
+        ConfigError, match=r"memory\.bins has an effect in a regression only.*got 3"
+    ):
+        thalweg.run("fedavg", classes, overrides=["memory=balanced", "memory.bins=3"])
 
 
 def test_a_user_component_that_declares_to_need_no_labels_is_accepted(file: Path) -> None:

@@ -25,7 +25,7 @@ class Shrink:
     """Drops the oldest samples of the client's memory and resets its memory policy.
 
     >>> Shrink(keep=0.2).effect()
-    Effect(keep=0.2, opens_state=False, reclusters=False, lr_scales=())
+    Effect(keep=0.2, opens_state=False, reclusters=False, lr_scales=(), drop_margin=None)
     """
 
     keep: float = 0.0
@@ -36,6 +36,46 @@ class Shrink:
 
     def effect(self) -> Effect:
         return Effect(keep=self.keep)
+
+
+@dataclass(frozen=True)
+class DropOutdated:
+    r"""Drops stored samples whose labels contradict the samples that arrive after the alarm.
+
+    In its next round the client predicts, with the model it has received, its stored samples and
+    the samples of the round. Both have the same model, so that a class is predicted equally well in
+    both unless its samples have changed. For each class with stored and new samples,
+
+    .. math::
+        \Delta_c = e^{new}_c - e^{old}_c, \qquad
+        \sigma_c = \sqrt{p_c (1 - p_c) (1/n_c + 1/m_c)}
+
+    The class has changed if :math:`|\Delta_c| - 2 \sigma_c` is larger than `margin`. If the new
+    samples are predicted worse, the model knows the old labels, and the stored samples that it
+    predicts correctly are dropped. If they are predicted better, the model knows the new labels,
+    and the stored samples that it predicts wrongly are dropped. Samples of other classes stay. If
+    samples are dropped, the memory policy is reset.
+
+    In a regression all samples have one class, and a prediction is wrong if its absolute error is
+    larger than the standard deviation of the targets of all these samples.
+
+    Symbols
+        :math:`e^{new}_c, e^{old}_c`  share of wrong predictions of new and stored samples
+        :math:`n_c, m_c`              numbers of new and stored samples
+        :math:`p_c`                   share of wrong predictions of both together
+
+    >>> DropOutdated(margin=0.3).effect().drop_margin
+    0.3
+    """
+
+    margin: float = 0.2
+    """Difference of the error, beyond two standard errors, from which a class has changed."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, margin="[0, 1)")
+
+    def effect(self) -> Effect:
+        return Effect(drop_margin=self.margin)
 
 
 @dataclass(frozen=True)
@@ -87,7 +127,7 @@ class CombinedActions:
     """Combines several actions.
 
     >>> CombinedActions(keep=0.25, factor=2.0, rounds=1).effect()
-    Effect(keep=0.25, opens_state=False, reclusters=False, lr_scales=(2.0,))
+    Effect(keep=0.25, opens_state=False, reclusters=False, lr_scales=(2.0,), drop_margin=None)
     """
 
     keep: float = 1.0
@@ -100,9 +140,17 @@ class CombinedActions:
     """As in `Recluster`."""
     open_state: bool = False
     """As in `OpenState`."""
+    drop_margin: float | None = None
+    """As `margin` in `DropOutdated`, before `keep` is applied; none: no sample is dropped."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, keep="[0, 1]", factor="(0, inf)", rounds="[1, inf)")
+        check_ranges(
+            self,
+            keep="[0, 1]",
+            factor="(0, inf)",
+            rounds="[1, inf)",
+            drop_margin="[0, 1) or none",
+        )
 
     def effect(self) -> Effect:
         return Effect(
@@ -110,12 +158,14 @@ class CombinedActions:
             opens_state=self.open_state,
             reclusters=self.recluster,
             lr_scales=() if self.factor == 1 else (self.factor,) * self.rounds,
+            drop_margin=self.drop_margin,
         )
 
 
 ACTIONS = {
     "record-only": RecordOnly,
     "shrink": Shrink,
+    "drop-outdated": DropOutdated,
     "recluster": Recluster,
     "scale-lr": ScaleLr,
     "open-state": OpenState,

@@ -24,6 +24,7 @@ class Effect(NamedTuple):
     opens_state: bool = False  # the forecast opens a new latent state for the next samples
     reclusters: bool = False  # the bank finds the client in `Roster.alarmed`
     lr_scales: tuple[float, ...] = ()  # factors of the learning rate in the client's next rounds
+    drop_margin: float | None = None  # drop outdated samples, as in `DropOutdated`; none: do not
 
 
 class Action(Protocol):
@@ -83,10 +84,12 @@ def resolve_effect(alarm: Alarm) -> Effect:
     are_scales_valid = all(
         math.isfinite(lr_scale) and lr_scale > 0 for lr_scale in effect.lr_scales
     )
-    if not (0 <= effect.keep <= 1 and are_scales_valid):
+    is_margin_valid = effect.drop_margin is None or 0 <= effect.drop_margin < 1
+    if not (0 <= effect.keep <= 1 and are_scales_valid and is_margin_valid):
         raise ConfigError(
-            f"{type(alarm.action).__name__}.effect must keep a share of the memory in [0, 1] and "
-            f"have lr_scales that are positive and finite, got {effect}."
+            f"{type(alarm.action).__name__}.effect must keep a share of the memory in [0, 1], have "
+            "lr_scales that are positive and finite, and a drop_margin in [0, 1) or None, got "
+            f"{effect}."
         )
     return effect
 

@@ -25,6 +25,7 @@ from thalweg.federation import (
     start_round,
     tabulate_responses,
 )
+from thalweg.federation.extensions.alarms import Predict
 from thalweg.streams import (
     HasViews,
     MergedState,
@@ -109,6 +110,7 @@ class ClientPool:
         rnd: int,
         probes: Sequence[ModelProbe] = (),
         received: Received | None = None,
+        predict: Predict | None = None,
     ) -> ClientRound:
         """Start the round of a client, which trains one model or several."""
         job = jobs[0]
@@ -122,7 +124,7 @@ class ClientPool:
             probe_round=job.probe_round,
             models=[each.model for each in jobs],
         )
-        return start_round(ctx, self.state(job.client))
+        return start_round(ctx, self.state(job.client), predict)
 
     def finish(self, client_round: ClientRound) -> None:
         self.set_state(client_round.client, client_round.finish())

@@ -35,6 +35,7 @@ from thalweg.federation import (
     stack_uploads,
 )
 from thalweg.federation.client_round import is_regression
+from thalweg.federation.extensions.alarms import Predict
 from thalweg.federation.extensions.privacy import protect_response
 from thalweg.federation.serving import Predictor
 from thalweg.local import TrainingSummary
@@ -208,7 +209,12 @@ class FastFederation:
     ) -> tuple[list[ClientRound], TrainingResult]:
         """Draw all mini-batches, then train: for clients that use no model during the round."""
         client_rounds = [
-            self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, received=received)
+            self.client_pool.start_round(
+                cohort.jobs[rows],
+                cohort.rnd,
+                received=received,
+                predict=self._make_predictor(self._trainer, cohort, bank, rows),
+            )
             for rows, received in zip(cohort.slices, cohort.received, strict=True)
         ]
         batches = self._draw_batches(client_rounds, cohort, bank)
@@ -226,6 +232,22 @@ class FastFederation:
         num_steps = np.array([len(mine) for mine in batches])
         uploads = stack_uploads(_collect_uploads(client_rounds, cohort.slices))
         return client_rounds, TrainingResult(deltas, losses, num_steps, uploads)
+
+    def _make_predictor(
+        self, trainer: Trainer, cohort: Cohort, bank: Floats32, rows: slice
+    ) -> Predict:
+        """Return the predictions of the model that predicts for a client when its round starts."""
+
+        def predict(samples: Ints) -> Targets:
+            pool, jobs = self.client_pool, cohort.jobs[rows]
+            state = pool.state(jobs[0].client)
+            slot = pool.clients.main_model(state.split, np.array([job.model for job in jobs]))
+            params = bank[cohort.models[rows.start + slot]]
+            own = pool.clients.get_own_model(state)
+            params = params if own is None else own
+            return trainer.predict(params, "train", samples)[0]
+
+        return predict
 
     def _train_interleaved(
         self, cohort: Cohort, bank: Floats32
@@ -291,7 +313,13 @@ class FastFederation:
                     StackModelProbe(trainer, stacked, k) for k in range(mine.start, mine.stop)
                 ]
                 client_rounds.append(
-                    self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, probes, received)
+                    self.client_pool.start_round(
+                        cohort.jobs[rows],
+                        cohort.rnd,
+                        probes,
+                        received,
+                        self._make_predictor(trainer, cohort, bank, rows),
+                    )
                 )
                 slices.append(mine)
         for client_round, mine in zip(client_rounds, slices, strict=True):

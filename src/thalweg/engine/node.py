@@ -71,8 +71,7 @@ class Node:
 
     def main_model(self, state: ClientState, request: TrainRequest) -> int:
         """Return the index of the model that predicts for this client before the round."""
-        bank = self.clients.bank_with_split
-        return 0 if bank is None else bank.main_model(state.split, request.models)
+        return self.clients.main_model(state.split, request.models)
 
     @one_thread()
     def answer_survey(

@@ -22,7 +22,7 @@ from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation.batching import BatchBuilder, MiniBatch
 from thalweg.federation.client_state import ClientProgram, ClientState
 from thalweg.federation.context import ClientContext
-from thalweg.federation.extensions.alarms import apply_alarm
+from thalweg.federation.extensions.alarms import Predict, apply_alarm
 from thalweg.federation.ingest import Ingest, catch_up
 from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploads
 from thalweg.federation.serving import (
@@ -120,7 +120,7 @@ def run_client_round(
         for params, optimizer_state in zip(request.params, kept, strict=True)
     ]
     ctx = ClientContext.from_request(program, request, trainings)
-    client_round = start_round(ctx, state)
+    client_round = start_round(ctx, state, make_predictor(program, state, request, trainer))
     tested = _test_arrivals(client_round, request, trainer, num_tested)
     decay = program.local.lr_scale(request.age)
     lr_scales = [lr_scale * decay for lr_scale in request.lr_scales.tolist()]
@@ -148,14 +148,32 @@ def run_client_round(
     return state if request.probe_round else client_round.finish(), response
 
 
-def start_round(ctx: ClientContext, state: ClientState) -> ClientRound:
+def make_predictor(
+    program: ClientProgram, state: ClientState, request: TrainRequest, trainer: LocalTrainer
+) -> Predict:
+    """Return the predictions of the model that predicts for a client when its round starts."""
+
+    def predict(rows: Ints) -> npt.NDArray[Any]:
+        params = request.params[program.main_model(state.split, request.models)]
+        own = program.get_own_model(state)
+        params = params if own is None else own
+        return trainer.predict(params, "train", rows)[0]
+
+    return predict
+
+
+def start_round(
+    ctx: ClientContext, state: ClientState, predict: Predict | None = None
+) -> ClientRound:
     """Start a client's part of a round: process missed samples, apply a pending alarm.
+
+    `predict` is needed by recipes whose alarm drops outdated samples.
 
     After a probe round (`ctx.probe_round` is not 0) the result of `ClientRound.finish` must not be
     stored.
     """
     state = catch_up(ctx, state)
-    state = apply_alarm(ctx, state)
+    state = apply_alarm(ctx, state, predict)
     return ClientRound(ctx, state)
 
 
@@ -209,8 +227,7 @@ class ClientRound:
     @cached_property
     def main_model(self) -> int:
         """The slot of the model that predicts for this client, at the start of the round."""
-        bank = self._program.bank_with_split
-        return 0 if bank is None else bank.main_model(self._split, self._models)
+        return self._program.main_model(self._split, self._models)
 
     def rows_to_test(self, per_tick: int) -> Ints:
         """Return the arriving rows that are predicted before the client trains on them."""

@@ -231,6 +231,19 @@ class ClientProgram(Capabilities):
         """Return the first state of the objective at a client; none if it has no state."""
         return self.objective_with_state and self.objective_with_state.init(self.num_params)
 
+    def main_model(self, split: Any, models: Ints) -> int:
+        """Return the position in `models` of the model that predicts for a client."""
+        return 0 if self.bank_with_split is None else self.bank_with_split.main_model(split, models)
+
+    def get_own_model(self, state: ClientState) -> Floats32 | None:
+        """Return the model (P,) of a client whose bank lets it keep one; None: the received one."""
+        return state.trained if _declares(self.recipe.bank, "keeps_trained_models") else None
+
+    def arriving_rows(self, client: int, state: ClientState) -> Ints:
+        """Return all arrivals of the client's next round, without processing them."""
+        _, arrivals = self.stream.emit(state.stream, client, state.stream_round)
+        return np.concatenate([np.empty(0, np.int64), *(arrival.items for arrival in arrivals)])
+
     def newest(self, client: int, state: ClientState) -> Ints:
         """Return the first arrivals of the client's next round, or its memory if there are none."""
         _, arrivals = self.stream.emit(state.stream, client, state.stream_round)

@@ -148,7 +148,7 @@ class MessageSchema:
         if isinstance(bank, SplitsSamples):
             stages.add("bank")
         effect = self.recipe.effect
-        if effect.keep < 1 or effect.opens_state:
+        if effect.keep < 1 or effect.opens_state or effect.drop_margin is not None:
             stages.add("alarm")
         if self.sends_averages:
             stages.add(PER_MODEL)

@@ -15,9 +15,9 @@ from federation.scripted_stream import (
     recipe,
     run_round,
 )
-from thalweg.drift import CombinedActions, OpenState, PageHinkley, RecordOnly, Shrink
+from thalweg.drift import CombinedActions, DropOutdated, OpenState, PageHinkley, RecordOnly, Shrink
 from thalweg.federation import ClientContext, start_round
-from thalweg.federation.extensions.alarms import apply_alarm, find_newest
+from thalweg.federation.extensions.alarms import apply_alarm, find_newest, find_outdated
 from thalweg.forecast import Exact, Growing
 from thalweg.memory import Fifo, Reservoir
 from thalweg.sample_weights import InverseAge
@@ -157,3 +157,80 @@ def test_unsupported_effect_is_ignored_by_the_client() -> None:
     assert to_comparable(
         apply_alarm(ClientContext(who, 0, 0, received=broadcast(open=1.0)), state)
     ) == to_comparable(state)
+
+
+def test_samples_of_changed_classes_that_agree_with_the_model_are_dropped() -> None:
+    # Stored: class 0 right, right, wrong; class 1 right. New: class 0 five times wrong, class 1
+    # once right. Class 0: 1 - 1/3 = 0.667, error sqrt(6/8 * 2/8 * (1/3 + 1/5)) = 0.316.
+    labels = np.array([0, 0, 0, 1, 0, 0, 0, 0, 0, 1])
+    is_wrong = np.array([0, 0, 1, 0, 1, 1, 1, 1, 1, 0], dtype=bool)
+    assert find_outdated(labels, is_wrong, 4, 0.0).tolist() == [True, True, False, False]
+    assert find_outdated(labels, is_wrong, 4, 0.1).tolist() == [False] * 4, "0.667 - 0.632 < 0.1"
+
+
+def test_stored_samples_are_dropped_if_the_model_has_learnt_the_new_labels() -> None:
+    labels = np.zeros(8, dtype=np.int64)
+    is_wrong = np.array([1, 1, 1, 0, 0, 0, 0, 0], dtype=bool)
+    # 0 - 3/4 = -0.75, error sqrt(3/8 * 5/8 * (1/4 + 1/4)) = 0.342
+    assert find_outdated(labels, is_wrong, 4, 0.05).tolist() == [True, True, True, False]
+
+
+def test_classes_without_stored_or_new_samples_do_not_change() -> None:
+    labels, is_wrong = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1], dtype=bool)
+    assert find_outdated(labels, is_wrong, 2, 0.0).tolist() == [False, False]
+
+
+def drop(predicted: Any, **parts: Any) -> tuple[Any, Any]:
+    """Return the states before and after an alarm; the stream has 4 stored and 12 new samples."""
+    who = replace(
+        clients(watchful(Reservoir(), DropOutdated(0.0)), ScriptedStream(**parts)),
+        labels=np.zeros(300_000, dtype=np.int64),
+    )
+    state = who.new_client(0)
+    context = ClientContext(who, 0, 0, received=broadcast(drop=1.0))
+    return state, apply_alarm(context, state, predicted)
+
+
+def test_alarm_drops_what_the_arriving_samples_contradict() -> None:
+    asked: list[Any] = []
+
+    def predict(rows: Any) -> Any:
+        asked.append(rows.tolist())
+        return np.where(rows < 3, 0, 1)  # three of the four stored samples are right
+
+    state, after = drop(predict)
+    assert asked == [
+        [0, 1, 2, 3, *(10_000 + 1_000 * tick + i for tick in range(3) for i in range(4))]
+    ]
+    assert after.rows.tolist() == [3]
+    assert after.memory.seen == 1, "the memory policy is reset"
+    assert after.stream == state.stream, "no sample is lost"
+
+
+def test_alarm_keeps_samples_that_nothing_contradicts() -> None:
+    state, after = drop(lambda rows: np.zeros(len(rows), dtype=np.int64))
+    assert after is state
+    state, after = drop(lambda rows: pytest.fail("nothing to predict"), per_tick=0)
+    assert after is state
+
+
+def test_client_without_the_request_drops_nothing() -> None:
+    who = clients(watchful(Fifo(), DropOutdated()))
+    state = who.new_client(0)
+    for received in ({}, broadcast(drop=0.0)):
+        assert apply_alarm(ClientContext(who, 0, 0, received=received), state) is state
+
+
+def test_in_a_regression_errors_above_the_standard_deviation_are_wrong() -> None:
+    targets = np.zeros(300_000, dtype=np.float32)
+    targets[10_000:] = 8.0  # 4 stored targets are 0, 12 new ones are 8: deviation 3.46
+    who = replace(
+        clients(watchful(Fifo(), DropOutdated(0.0)), ScriptedStream()),
+        labels=np.zeros(300_000, dtype=np.int64),
+        numbers=targets,
+    )
+    context = ClientContext(who, 0, 0, received=broadcast(drop=1.0))
+    state = who.new_client(0)
+    for prediction, num_kept in ((0.0, 0), (8.0, 0), (4.0, 4)):
+        after = apply_alarm(context, state, lambda rows, at=prediction: np.full(len(rows), at))
+        assert len(after.rows) == num_kept

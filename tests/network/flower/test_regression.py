@@ -15,6 +15,13 @@ from thalweg.network.edge.device_client import DeviceOptions
 from thalweg.network.flower.server_app import serve_run
 
 SESSIONS = ["sessions=alternating", "sessions.length=2"]
+DROPPING = [
+    "alarm=page-hinkley",
+    "alarm.threshold=0.001",
+    "alarm.min_values=1",
+    "alarm.action=drop-outdated",
+    "alarm.action.margin=0.0",
+]
 REGRESSIONS: list[tuple[str, list[str]]] = [
     ("fedavg", []),
     ("feddrift", []),
@@ -23,6 +30,7 @@ REGRESSIONS: list[tuple[str, list[str]]] = [
     ("fedavg", [*SESSIONS, "session_start=judged"]),
     ("fedavg", ["alarm=page-hinkley", "alarm.watch=error", "loss=huber"]),
     ("fedavg", ["secure_aggregation=masked", "world.availability=1"]),
+    ("fedavg", ["memory=balanced", "memory.bins=3", *DROPPING]),
 ]
 
 

@@ -6,17 +6,19 @@ takes effect once: if the request is lost on a network, it is not repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
 from thalweg.drift import Alarm
 from thalweg.drift.base import Bools, WatchedMetric
+from thalweg.evaluation.numbers import compute_abs_errors
 from thalweg.federation.client_state import ClientProgram, ClientState, Rows
 from thalweg.federation.extensions.base import RoundExtension
 from thalweg.forecast import OpensStates
@@ -139,12 +141,14 @@ def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tupl
 
 
 def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]:
-    """Return (K, 1) values: the share of memory to keep, and whether to open a state."""
+    """Return (K, 1) values: what each client has to do before samples arrive."""
     effect, columns = recipe.effect, {}
     if effect.keep < 1:
         columns["shrink"] = np.where(is_pending, effect.keep, 1.0)
     if effect.opens_state:
         columns["open"] = is_pending
+    if effect.drop_margin is not None:
+        columns["drop"] = is_pending
     return {
         name: column[:, None].astype(np.float32)
         for name, column in columns.items()
@@ -164,9 +168,22 @@ def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:
 # --- the client part ---
 
 
-def apply_alarm(ctx: ClientContext, state: ClientState) -> ClientState:
-    """If the broadcast requests it, shrink the memory and open a state in the forecast."""
+# Returns the labels or numbers (n,) or (n, D) that the client's model predicts for training rows.
+Predict = Callable[[Ints], npt.NDArray[Any]]
+
+
+def apply_alarm(
+    ctx: ClientContext, state: ClientState, predict: Predict | None = None
+) -> ClientState:
+    """If the broadcast requests it, drop samples from the memory and open a state in the forecast.
+
+    `predict` is that of the received model, for recipes whose alarm drops outdated samples.
+    """
     messages, forecast = ctx.received.get("alarm", {}), ctx.program.forecast
+    margin = ctx.program.recipe.effect.drop_margin
+    if "drop" in messages and messages["drop"][0] > 0 and margin is not None:
+        assert predict is not None, "an alarm that drops samples needs predictions"
+        state = _drop_outdated(ctx.program, ctx.client, state, predict, margin)
     if "shrink" in messages:
         state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))
     if "open" in messages and messages["open"][0] > 0 and isinstance(forecast, OpensStates):
@@ -177,17 +194,74 @@ def apply_alarm(ctx: ClientContext, state: ClientState) -> ClientState:
 def _shrink_memory(
     program: ClientProgram, client: int, state: ClientState, keep: float
 ) -> ClientState:
-    """Keep the newest share of the memory and restart its policy; nothing else changes."""
+    """Keep the newest share of the memory."""
     if keep >= 1:
         return state
     kept = find_newest(
         state.since, len(state.rows), round_count(max(keep, 0.0) * len(state.rows), None)
     )
+    return _keep_rows(program, client, state, kept)
+
+
+def _keep_rows(program: ClientProgram, client: int, state: ClientState, kept: Ints) -> ClientState:
+    """Keep some positions (n,) of the memory and restart its policy; nothing else changes."""
     return state._replace(
         rows=state.rows[kept],
         memory=program.recipe.memory.init(program.stream.capacity(client), len(kept)),
         since=None if state.since is None else state.since[kept],
     )
+
+
+def _drop_outdated(
+    program: ClientProgram, client: int, state: ClientState, predict: Predict, margin: float
+) -> ClientState:
+    """Drop the stored samples that the samples of the next round contradict."""
+    held, new = state.rows.astype(np.int64), program.arriving_rows(client, state)
+    if len(held) == 0 or len(new) == 0:
+        return state
+    rows = np.concatenate([held, new])
+    is_wrong = _find_wrong(program, rows, predict(rows))
+    is_outdated = find_outdated(program.labels.take(rows), is_wrong, len(held), margin)
+    if not is_outdated.any():
+        return state
+    return _keep_rows(program, client, state, np.flatnonzero(~is_outdated))
+
+
+def _find_wrong(program: ClientProgram, rows: Ints, predicted: npt.NDArray[Any]) -> Bools:
+    """Return (n,) which predictions are wrong; those of numbers, if they are worse than usual."""
+    targets = program.targets(rows)
+    if program.numbers is None:
+        return np.asarray(predicted != targets)
+    return np.asarray(compute_abs_errors(predicted, targets) > targets.std(axis=0).mean())
+
+
+def find_outdated(labels: Ints, is_wrong: Bools, num_held: int, margin: float) -> Bools:
+    """Return (num_held,) the stored samples that are outdated, by the rule of `DropOutdated`.
+
+    `labels` and `is_wrong` are of the stored samples, followed by the new ones. Four stored samples
+    of class 0 are predicted correctly and one wrongly, all four new ones wrongly: the difference is
+    0.8, the standard error sqrt(5/9 * 4/9 * (1/5 + 1/4)) = 0.333, and 0.8 - 2 * 0.333 > 0.1.
+
+    >>> labels = np.array([0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1])
+    >>> is_wrong = np.array([0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1], dtype=bool)
+    >>> find_outdated(labels, is_wrong, num_held=6, margin=0.1).tolist()
+    [True, True, True, True, False, False]
+    """
+    num_classes = int(labels.max(initial=-1)) + 1
+    parts = slice(None, num_held), slice(num_held, None)
+    held, new = (np.bincount(labels[part], minlength=num_classes) for part in parts)
+    wrong, new_wrong = (
+        np.bincount(labels[part], weights=is_wrong[part], minlength=num_classes) for part in parts
+    )
+    in_both = (held > 0) & (new > 0)
+    num, num_new = np.maximum(held, 1), np.maximum(new, 1)
+    difference = new_wrong / num_new - wrong / num
+    share = (wrong + new_wrong) / (num + num_new)
+    error = np.sqrt(share * (1 - share) * (1 / num + 1 / num_new))
+    has_changed = in_both & (np.abs(difference) - 2 * error > margin)
+    old = labels[:num_held]
+    is_contradicted = is_wrong[:num_held] == (difference < 0)[old]
+    return np.asarray(has_changed[old] & is_contradicted)
 
 
 def find_newest(since: Rows | None, held: int, count: int) -> Ints:
