@@ -81,7 +81,75 @@ def test_declarations_are_those_of_the_averaged_rule():
     assert not Averaged().counts_updates
 
 
+def test_models_after_the_steps_can_be_averaged():
+    rule = Averaged(models="after", power=1.0)
+    state, model = play(rule, [1, 2, 5])  # 1, 3 and 8 with weights 1, 2 and 3
+    assert rule.eval_model(state, model).tolist() == pytest.approx([31 / 6])
+
+
+def note(rule, state, clients, alarmed):
+    clients = np.array(clients)
+    return rule.note_alarms(state, clients, np.isin(clients, alarmed))
+
+
+def test_alarms_of_a_share_of_the_clients_restart_the_average():
+    rule = Averaged(FedAvgM(), restart_share=0.5)
+    state, model = play(rule, [1, 2, 5])
+    state, decision = note(rule, state, [0, 2, 4, 6], [4])
+    assert decision is None
+    assert rule.eval_model(state, model).tolist() != model.tolist()
+    restarted, decision = note(rule, state, [0, 2], [2])  # two of four
+    assert decision == {
+        "what": "restart-average",
+        "reason": "2 of the 4 clients of the last rounds raised an alarm",
+        "alarmed": 2,
+        "clients": 4,
+        "rounds": 3,
+    }
+    assert rule.eval_model(restarted, model).tolist() == model.tolist(), "not the old average"
+    assert restarted.rule == state.rule, "the momentum stays"
+    later, moved = rule.step(restarted, model, ONE, np.ones(1))
+    assert rule.eval_model(later, moved).tolist() == model.tolist(), "the first of a new average"
+    assert len(restarted.recent) == 0, "alarms count from the restart"
+
+
+def test_several_alarms_of_a_client_count_once():
+    rule, (state, _) = Averaged(restart_share=0.5), play(Averaged(), [1])
+    for _ in range(3):
+        state, decision = note(rule, state, [1, 2, 3], [2])
+        assert decision is None
+
+
+def test_alarms_and_clients_of_earlier_rounds_are_forgotten():
+    rule = Averaged(restart_share=0.5, restart_window=2)
+    state, model = play(rule, [1])
+    state, _ = note(rule, state, [0, 1, 2, 3, 4], [0, 1])
+    for _ in range(2):
+        state, model = rule.step(state, model, ONE, np.ones(1))
+    state, decision = note(rule, state, [0, 5, 6], [5])  # 1 of 3, not 3 of 7
+    assert decision is None
+    assert state.recent.tolist() == [[0, 3, 1], [5, 3, 3], [6, 3, 0]]
+
+
+def test_alarms_can_be_ignored():
+    rule = Averaged(restart_share=None)
+    state, _ = play(rule, [1])
+    assert note(rule, state, [0, 1], [0, 1]) == (state, None)
+
+
+def test_a_round_without_alarms_does_not_restart_the_average():
+    rule = Averaged(restart_share=1e-9)
+    state, _ = play(rule, [1])
+    assert note(rule, state, [0, 1], [])[1] is None
+
+
 def test_invalid_options_are_rejected():
+    with pytest.raises(ConfigError, match="restart_share"):
+        Averaged(restart_share=0.0)
+    with pytest.raises(ConfigError, match="restart_window"):
+        Averaged(restart_window=0)
+    with pytest.raises(ConfigError, match="models"):
+        Averaged(models="between")
     with pytest.raises(ConfigError, match="power"):
         Averaged(power=-1.0)
     with pytest.raises(ConfigError, match="averaged"):

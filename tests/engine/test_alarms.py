@@ -297,8 +297,45 @@ def test_engines_agree_on_samples_dropped_with_models_of_a_client(part: str) -> 
     check_engines_agree(fast, slow)
 
 
+RESTARTING = ("server=averaged", "server.power=3", "server.rule=fedavgm", "rounds=6")
+
+
+def test_restarts_of_the_average_survive_a_resume_and_engines_agree(tmp_path: Path) -> None:
+    # The detector raises an alarm in the first two rounds of each client, then again and again.
+    fast, slow = (
+        run_plan(dropping_plan(engine, *RESTARTING), workers=1, data=DATA)
+        for engine in ("fast", "reference")
+    )
+    check_engines_agree(fast, slow)
+    restarts = [row["round"] for row in fast.metrics if "decisions" in row]
+    assert restarts
+    with pytest.raises(Interruption):
+        run_plan(
+            dropping_plan("fast", *RESTARTING),
+            workers=1,
+            data=DATA,
+            out=tmp_path / "cut",
+            watch=interrupt_after(restarts[0]),
+        )
+    plan = dropping_plan("fast", *RESTARTING)
+    again = run_plan(plan, workers=1, data=DATA, out=tmp_path / "cut", resume=True)
+    check_same_bits(fast, again)
+    assert [row["round"] for row in again.metrics if "decisions" in row] == restarts
+
+
+def test_an_average_without_an_alarm_rejects_settings_of_its_restarts() -> None:
+    def start(setting: str) -> None:
+        sets = ["server=averaged", setting, "rounds=1"]
+        run_plan(make_plan("fedavg", "digits-full", overrides=sets), workers=1, data=DATA)
+
+    start("server.restart_share=none")
+    for setting in ("server.restart_share=0.5", "server.restart_window=9"):
+        with pytest.raises(ConfigError, match=f"{setting} has no effect without an alarm"):
+            start(setting)
+
+
 def test_dropped_samples_are_the_same_by_bytes() -> None:
-    check_crosses(dropping_plan("reference"), rounds=4)
+    check_crosses(dropping_plan("reference", *RESTARTING), rounds=4)
 
 
 def test_an_alarm_on_errors_needs_predictions() -> None:

@@ -97,7 +97,8 @@ TUNED = {
     "server=fedadam": "server.lr=0.001",
     "server=buffered": "server.size=5",
     "stopping=gain-threshold": "stopping.gain=0.2",
-    "alarm=page-hinkley": "alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0",
+    "alarm=page-hinkley": "alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0"
+    " alarm.action=drop-outdated alarm.action.margin=0",
     "alarm=ddm": "alarm.min_values=1 alarm.level=0.5 alarm.action=scale-lr",
     "alarm=window-test": "alarm.reference=2 alarm.recent=2 alarm.action=shrink",
     "alarm=river": "alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.action=shrink",
@@ -120,6 +121,7 @@ VARIANTS = {
         " alarm.action=combined alarm.action.keep=0.5 alarm.action.factor=0.5",
     ],
     "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
+    "server": ["server=averaged server.rule=fedexp server.models=after server.power=3"],
 }
 
 NOT_FEDERATED = ("bank=one-per-client", "bank=centralised")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engine.recipe_runs import PlanRuns, load, play, reference, small_plan
+from thalweg.aggregation import AVERAGED_RULES
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.plan import Plan
 from thalweg.federation import get_served_models
@@ -85,3 +86,22 @@ def test_an_averaged_run_evaluates_the_mean_of_its_models_by_the_weight_of_round
     served = get_served_models(server, plan.recipe).models[0]
     np.testing.assert_allclose(served, average, rtol=1e-4, atol=1e-6)
     assert not np.allclose(served, server.bank[0], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "robust"),
+    [*((rule, "norm-clip") for rule in AVERAGED_RULES), ("step", "multi-krum"), ("fedexp", "none")],
+)
+def test_any_rule_can_be_averaged_also_with_robust_aggregation(rule: str, robust: str) -> None:
+    sets = [f"robust={robust}"] + (["server.size=4"] if rule == "buffered" else [])
+    plain = small_plan("fedavg", f"server={rule}", *sets, rounds=3)
+    inner = ["server.rule.size=4"] if rule == "buffered" else []
+    average = small_plan(
+        "fedavg", "server=averaged", f"server.rule={rule}", *inner, sets[0], rounds=3
+    )
+    models = [play(plain, reference(plain), rounds)[0] for rounds in range(4)]
+    server, _ = play(average, reference(average), rounds=3)
+    np.testing.assert_array_equal(server.bank, models[3].bank)
+    evaluated = [get_served_models(each, plain.recipe).models[0] for each in models[:3]]
+    served = get_served_models(server, average.recipe).models[0]
+    np.testing.assert_allclose(served, np.mean(evaluated, axis=0), atol=1e-5)

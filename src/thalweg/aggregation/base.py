@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from thalweg.core.types import Floats, Floats32, Outlook, Roster, Updates
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.types import Floats, Floats32, Ints, Outlook, Roster, Updates
 
 
 class MemorySummary(NamedTuple):
@@ -85,6 +88,21 @@ class WeighsRounds(Protocol):
         """Return the state before the step of a round in which the clients report this total.
 
         Called with ``weights=by-weight`` only.
+        """
+        ...
+
+
+@runtime_checkable
+class RestartsOnAlarms(Protocol):
+    """A server rule whose state is of no use after the data of many clients have changed."""
+
+    def note_alarms(
+        self, state: Any, clients: Ints, is_alarmed: npt.NDArray[np.bool_]
+    ) -> tuple[Any, Mapping[str, Any] | None]:
+        """Return the next state and, if the rule has restarted, an entry of the `decisions`.
+
+        Called after the steps of a round, for each model, if the recipe has an alarm. `clients`
+        (K,) trained the model, ascending; the alarms of some were raised in the round.
         """
         ...
 

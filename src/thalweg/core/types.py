@@ -61,7 +61,7 @@ class MemoryContext(NamedTuple):
     last_layer: LastLayer | None = None  # of held and new samples, for policies that need it
     broadcast: Mapping[str, Floats32] = {}  # values from the policy's server part
     held_targets: Floats32 | None = None
-    """(held,) or (held, D) the targets of a regression, for policies that declare `uses_targets`."""
+    """(held,) or (held, D) the targets of a regression, for policies with `uses_targets`."""
     new_targets: Floats32 | None = None  # the same of the new samples
 
 

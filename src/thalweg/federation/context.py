@@ -54,6 +54,8 @@ class RoundContext:
     open_requests: Ints = field(default_factory=lambda: NO_REQUESTS)
     """(n, 2) requests of earlier rounds whose updates are accepted now."""
     updates: Updates | None = None  # the accepted updates
+    alarmed: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """The clients whose alarm was raised in this round, ascending."""
     extra_metrics: dict[str, Any] = field(default_factory=dict)
     bytes_down: int = 0
     bytes_up: int = 0  # without the updates themselves

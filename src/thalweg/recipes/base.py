@@ -15,6 +15,7 @@ from thalweg.aggregation import (
     Masked,
     RejectLate,
     Reports,
+    RestartsOnAlarms,
     Robust,
     ScalesLr,
     ServerRule,
@@ -95,7 +96,7 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
         UploadsFromObjective: (ServerPart,),
     },
     "weights": {Reports: ()},
-    "server": {ScalesLr: (), WeighsRounds: (), HasEvalModel: ()},
+    "server": {ScalesLr: (), WeighsRounds: (), HasEvalModel: (), RestartsOnAlarms: ()},
     "bank": {Surveys: (), SplitsSamples: (), MixesModels: (), ExtraBankMetrics: ()},
     "session_start": {ExtraStartMetrics: (), Surveys: (), JudgesModels: (Surveys,)},
 }

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS, Reports
+from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS, Averaged, Reports
 from thalweg.bank import SplitsSamples, find_max_jobs
 from thalweg.core.capabilities import ChecksWorld, CountsLabels, ServerPart, Surveys
 from thalweg.core.config import kind_of
@@ -77,6 +77,7 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
     _check_forecast(recipe, world)
     _check_alarm(recipe, world)
     _check_session_trigger(recipe)
+    _check_restarts(recipe)
     _check_privacy(recipe)
     _check_secure_aggregation(recipe)
     _check_update_counts(recipe)
@@ -451,6 +452,23 @@ def _check_alarm(recipe: Recipe, world: World) -> None:
         f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has "
         "one model. Use a bank of several models, such as bank=feddrift, or another action.",
     )
+
+
+def _check_restarts(recipe: Recipe) -> None:
+    """Reject settings of an average that have no effect without an alarm."""
+    server = recipe.server
+    if recipe.alarm is not None or not isinstance(server, Averaged):
+        return
+    for name, default in (
+        ("restart_share", Averaged.restart_share),
+        ("restart_window", Averaged.restart_window),
+    ):
+        value = getattr(server, name)
+        require(
+            value in (None, default),
+            f"server.{name}={value} has no effect without an alarm: expected {default}, the "
+            "default. Leave it out, or set an alarm, such as alarm=page-hinkley.",
+        )
 
 
 def _find_statistics_stages(recipe: Recipe) -> list[str]:

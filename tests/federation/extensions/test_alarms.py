@@ -9,11 +9,20 @@ import pytest
 
 from contracts.checkpoint import round_trip, to_comparable
 from contracts.examples import some_roster, some_updates
-from thalweg.aggregation import Adaptive, ConstantDiscount
-from thalweg.bank import FedDrift
+from thalweg.aggregation import Adaptive, Averaged, ConstantDiscount
+from thalweg.bank import BankAssignment, FedDrift
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
+from thalweg.core.types import (
+    Floats,
+    Floats32,
+    Ints,
+    Job,
+    Roster,
+    Session,
+    SurveyResponses,
+    Updates,
+)
 from thalweg.drift import (
     AlarmOptions,
     CombinedActions,
@@ -153,7 +162,7 @@ def test_alarm_receives_late_rows_in_the_order_of_training() -> None:
     )
     state, said = update_alarms(init_alarms(recipe, 3), recipe, updates, rnd=7)
     assert alarm.shown == [([1], [0.875]), ([0, 1], [0.0, 0.125])]
-    assert said == {"alarms": [1]}
+    assert said == [1]
     assert state is not None
     assert state.is_pending.tolist() == [False, True, False]
 
@@ -320,3 +329,63 @@ def test_alarm_with_a_mask_of_the_wrong_length_is_rejected() -> None:
         ConfigError, match=r"SaysTooLittle\.update must return a bool for each of 3"
     ):
         run_rounds(Erring([[0] * 3]), SaysTooLittle(), rounds=1)
+
+
+def test_alarms_restart_the_average_of_the_server_and_record_the_decision() -> None:
+    rule, parts = Averaged(restart_share=0.6), {"server": Averaged(restart_share=0.6)}
+    before, _ = run_rounds(Erring([[1, 1, 1]]), Above(), rounds=2, **parts)
+    assert rule.eval_model(before.rules[0], before.bank[0]).tolist() != before.bank[0].tolist()
+    one, history = run_rounds(Erring([[1, 1, 1], [1, 8, 1]]), Above(), rounds=2, **parts)
+    assert one.rules[0].rounds == 2, "1 of 3 clients"
+    assert "decisions" not in (history[1] and history[1].extra_metrics)
+    server, history = run_rounds(Erring([[1, 1, 1], [1, 8, 8]]), Above(), rounds=2, **parts)
+    assert rule.eval_model(server.rules[0], server.bank[0]).tolist() == server.bank[0].tolist()
+    assert history[1] is not None
+    (decision,) = history[1].extra_metrics["decisions"]
+    assert (decision["what"], decision["alarmed"], decision["clients"]) == ("restart-average", 2, 3)
+    assert decision["model"] == 0
+
+
+def test_alarms_restart_the_average_of_the_model_that_their_clients_trained() -> None:
+    @dataclass(frozen=True)
+    class EvenOdd:
+        is_single_model = False
+
+        def init(self, num_clients: int, num_classes: int) -> None:
+            return None
+
+        def assign(self, state: None, roster: Roster, responses: Any, num_models: int) -> Any:
+            mix = np.eye(2) if num_models == 2 else np.ones((2, 1))
+            assert roster.cohort is not None
+            cohort = roster.cohort
+            return BankAssignment(None, mix, np.zeros(2, dtype=bool), cohort, cohort % 2)
+
+        def shares(self, state: None, num_models: int) -> Floats:
+            return np.full(num_models, 1 / num_models)
+
+    @dataclass
+    class TwoModels(Erring):
+        def train(self, jobs: Sequence[Job], *args: Any) -> Updates:
+            return replace(super().train(jobs, *args), models=np.array([job.model for job in jobs]))
+
+    server, history = run_rounds(
+        TwoModels([[1, 8, 1]]),
+        Above(),
+        rounds=1,
+        server=Averaged(restart_share=1.0),
+        bank=EvenOdd(),
+    )
+    assert [len(rule.mean) for rule in server.rules] == [3, 0]
+    assert history[0] is not None
+    assert [each["model"] for each in history[0].extra_metrics["decisions"]] == [1]
+
+
+def test_a_session_start_restarts_the_average() -> None:
+    @dataclass
+    class TwoSessions(Erring):
+        def roster(self, rnd: int) -> Roster:
+            session = Session(rnd // 2, rnd % 2, np.arange(3))
+            return replace(super().roster(rnd), session=session)
+
+    server, _ = run_rounds(TwoSessions([[1, 1, 1]]), Above(), rounds=3, server=Averaged())
+    assert server.rules[0].rounds == 1

@@ -12,7 +12,7 @@ import pytest
 from contracts.checkpoint import round_trip, to_comparable
 from contracts.examples import some_updates
 from federation.test_server_round import CountsSteps, Fake, SumMemory
-from thalweg.aggregation import FedExp
+from thalweg.aggregation import Averaged, FedExp
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError, Diverged
 from thalweg.core.types import (
@@ -313,6 +313,15 @@ def test_probe_round_without_training_returns_the_same_model() -> None:
     )
     assert history[-1][0].bank.tolist() == [[0, 0, 0]]
     assert [f.tolist() for f in history[-1][0].session_start.fingerprints] == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_probe_round_returns_the_model_of_an_averaged_rule_after_its_step() -> None:
+    plain, averaged = (SessionFederation(present=[(0,)]) for _ in range(2))
+    run_rounds(recipe_with(WARM), plain, 4)
+    run_rounds(recipe_with(WARM, server=Averaged(models="after")), averaged, 4)
+    # The pilot is the average of 1 and 2; two probe rounds move by 0.5 each.
+    assert plain.starts[2:4] == [(1, [2, 0, 0]), (2, [2.5, 0, 0])]
+    assert averaged.starts[2:4] == [(1, [1.5, 0, 0]), (2, [2, 0, 0])]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.aggregation import RestartsOnAlarms
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
@@ -61,7 +62,12 @@ class Alarms(RoundExtension):
         assert ctx.updates is not None
         alarm, raised = update_alarms(ctx.server.alarm, ctx.recipe, ctx.updates, ctx.rnd)
         ctx.server = ctx.server._replace(alarm=alarm)
-        ctx.extra_metrics |= raised
+        ctx.alarmed = np.array(raised, dtype=np.int64)
+        if raised:
+            ctx.extra_metrics["alarms"] = raised
+
+    def finish_round(self, ctx: RoundContext) -> None:
+        note_alarms(ctx)
 
 
 def init_alarms(recipe: Recipe, num_clients: int) -> AlarmState | None:
@@ -103,8 +109,8 @@ def act_on_alarms(
 
 def update_alarms(
     state: AlarmState, recipe: Recipe, updates: Updates, rnd: int
-) -> tuple[AlarmState, dict[str, Any]]:
-    """Return the state after round `rnd`, and a metric with the clients whose alarm was raised."""
+) -> tuple[AlarmState, list[int]]:
+    """Return the state after round `rnd`, and the clients whose alarm was raised, ascending."""
     assert recipe.alarm is not None
     detector_state, is_pending, raised = state.detector_state, state.is_pending.copy(), []
     trained_in = rnd - updates.staleness(rnd)
@@ -115,8 +121,23 @@ def update_alarms(
             _check(alarmed, clients, recipe.alarm)
             is_pending[clients[alarmed]] = True
             raised += clients[alarmed].tolist()
-    extra_metrics = {"alarms": sorted(set(raised))} if raised else {}
-    return AlarmState(detector_state, is_pending, state.lr_rounds_left), extra_metrics
+    alarm_state = AlarmState(detector_state, is_pending, state.lr_rounds_left)
+    return alarm_state, sorted(set(raised))
+
+
+def note_alarms(ctx: RoundContext) -> None:
+    """Pass the alarms of a round to the server rules of the models that the clients trained."""
+    rule, updates, rules = ctx.recipe.server, ctx.updates, list(ctx.server.rules)
+    if not isinstance(rule, RestartsOnAlarms) or updates is None:
+        return
+    for model in np.unique(updates.models).tolist():
+        clients = np.unique(updates.clients[updates.models == model])
+        is_alarmed = np.isin(clients, ctx.alarmed)
+        rules[model], decision = rule.note_alarms(rules[model], clients, is_alarmed)
+        if decision is not None:
+            decisions = ctx.extra_metrics.setdefault("decisions", [])
+            decisions.append({**decision, "model": model})
+    ctx.server = ctx.server._replace(rules=rules)
 
 
 def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tuple[Ints, Floats]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from thalweg.aggregation import Averaged
 from thalweg.core.capabilities import TracksSessions
 from thalweg.core.decisions import make_decision
 from thalweg.core.errors import ConfigError
@@ -182,6 +183,8 @@ class ProbeRounds:
         if len(trained) == 0:
             return model
         weights = recipe.weights.weigh(trained, ctx.roster_for(recipe.weights))
+        if isinstance(recipe.server, Averaged):  # one round has no average
+            recipe = replace(recipe, server=recipe.server.rule)
         rule_state = recipe.server.init(len(model))
         merged = merge_updates(
             recipe, rule_state, model, trained.deltas, weights, ctx.server.num_buffers
