@@ -68,7 +68,10 @@ def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
     for outlook in OUTLOOKS:
         for share in (0.0, 0.25, 1.0):  # a constant, a partly renewed and a new memory
             renewal = np.full(len(outlook.probs), share)
-            summary = MemorySummary(outlook, renewal, ticks=5, total_weight=1 + share)
+            mix = np.array([share, 1 - share, 0.0])
+            summary = MemorySummary(
+                outlook, renewal, ticks=5, total_weight=1 + share, label_mix=mix
+            )
             assert np.isfinite([*rule.report(summary).values()]).all(), (
                 "reports are finite without embeddings"
             )

@@ -46,6 +46,19 @@ QUICK = (
 NOT_SERVED = {"local-only", "fine-tuned", "centralised"}
 SMALL_CNN = ["net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_clients=5"]
 CASES = {
+    "balanced memories, label-balanced weights and an average that restarts": (
+        "fedavg",
+        [
+            *("memory=balanced", "weights=label-balanced", "weights.target=pooled"),
+            *("server=averaged", "server.rule=fedavgm", "alarm=page-hinkley"),
+            *("alarm.threshold=0.01", "alarm.min_values=1", "alarm.slack=0"),
+            *("alarm.action=drop-outdated", "alarm.action.margin=0"),
+        ],
+    ),
+    "label-balanced weights with the noisy mixes of a survey": (
+        "dpcs",
+        ["weights=label-balanced", "weights.source=survey", "selection.privacy.epsilon=1"],
+    ),
     "a memory that uses the model, collecting while absent": ("ode", ["world.absent=collecting"]),
     "an objective with state, collecting while absent": ("fedewc", ["world.absent=collecting"]),
     "stationary ratios, and states that forget": (

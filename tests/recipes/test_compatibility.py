@@ -19,6 +19,7 @@ from thalweg.aggregation import (
     Equal,
     FedExp,
     Flash,
+    LabelBalanced,
     Masked,
     Median,
     NormClip,
@@ -35,7 +36,7 @@ from thalweg.memory import Ode
 from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
 from thalweg.recipes.compatibility import check_compatibility, find_inert
 from thalweg.sample_weights import Early, InverseAge
-from thalweg.selection import BalancedCohort, PowerOfChoice
+from thalweg.selection import BalancedCohort, Dpcs, PowerOfChoice
 from thalweg.sessions import Presence
 from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
@@ -281,6 +282,24 @@ def test_privacy_accepts_policies_that_need_noisy_numbers() -> None:
     privacy = Gaussian(losses="noisy", counts="noisy", predictions="noisy")
     parts: dict[str, Any] = {"weights": BySamples(), "alarm": PageHinkley(watch="loss")}
     check_compatibility(replace(fedavg(), privacy=privacy, **parts), make_world())
+
+
+def test_privacy_rejects_reports_of_labels_and_accepts_a_survey_with_noise() -> None:
+    recipe = replace(fedavg(), privacy=Gaussian(), weights=LabelBalanced())
+    with pytest.raises(ConfigError, match=r"weights=LabelBalanced: clients report their label mix"):
+        check_compatibility(recipe, make_world())
+    hidden = Gaussian(losses="omit", counts="omit", predictions="omit")
+    survey = LabelBalanced(source="survey")
+    check_compatibility(
+        replace(recipe, privacy=hidden, weights=survey, selection=Dpcs()), make_world()
+    )
+
+
+def test_weights_that_need_a_survey_of_labels_are_rejected_without_one() -> None:
+    recipe = replace(fedavg(), weights=LabelBalanced(source="survey"))
+    with pytest.raises(ConfigError, match=r"needs a selection that surveys .*selection=Available"):
+        check_compatibility(recipe, make_world())
+    check_compatibility(replace(recipe, selection=Dpcs()), make_world())
 
 
 def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from thalweg.aggregation import ByWeight
+from thalweg.aggregation import ByWeight, LabelBalanced
 from thalweg.local import Gaussian
 from thalweg.recipes import RECIPES, Recipe, fedavg, get_recipe
 from thalweg.recipes.disclosure import (
@@ -25,6 +25,8 @@ def test_parts_without_noise_are_listed() -> None:
     assert list_exact_parts(noisy) == ("losses", "counts", "predictions")
     assert list_exact_parts(PROTECTED) == ()
     assert list_exact_parts(replace(PROTECTED, weights=ByWeight())) == ("reports of the weights",)
+    survey = LabelBalanced(source="survey")
+    assert list_exact_parts(replace(PROTECTED, weights=survey)) == ()
     for selection in (Dpcs(), PowerOfChoice()):
         parts = list_exact_parts(replace(PROTECTED, selection=selection))
         assert parts == ("survey responses of the selection",)

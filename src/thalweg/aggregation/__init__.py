@@ -28,6 +28,7 @@ from thalweg.aggregation.fedexp import FedExp  # longer steps if the updates dis
 from thalweg.aggregation.fedopt import FedAdagrad, FedAdam, FedYogi  # adaptive optimizers
 from thalweg.aggregation.flash import Flash  # adaptive optimizer that reacts to drift
 from thalweg.aggregation.krum import Krum, MultiKrum  # select updates by their distances
+from thalweg.aggregation.label_balanced import LabelBalanced  # a balanced mix of labels
 from thalweg.aggregation.robust import CombinedUpdates, Median, NormClip, Robust, TrimmedMean
 from thalweg.aggregation.secure_aggregation import (  # reveals the sum of the updates only
     SECURE_AGGREGATIONS,
@@ -49,6 +50,7 @@ WEIGHTS = {
     "by-samples": BySamples,
     "by-weight": ByWeight,
     "shift-aware": ShiftAware,
+    "label-balanced": LabelBalanced,
 }
 SERVER_RULES = {**AVERAGED_RULES, "averaged": Averaged}
 ROBUST = {
@@ -89,6 +91,7 @@ __all__ = [
     "HasEvalModel",
     "HingeDiscount",
     "Krum",
+    "LabelBalanced",
     "Masked",
     "Median",
     "MemorySummary",

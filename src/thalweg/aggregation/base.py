@@ -20,6 +20,7 @@ class MemorySummary(NamedTuple):
     embeddings: Floats | None = None  # (M, E) an embedding of each state; None: not known
     total_weight: float = 0.0  # sum of the sample weights; without such a policy their number
     mass: float = 0.0  # the part of it that counts for one model, if there are several
+    label_mix: Floats | None = None  # (C,) shares of the classes, for rules with `reports_labels`
 
 
 class Weights(Protocol):

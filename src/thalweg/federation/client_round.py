@@ -349,8 +349,14 @@ class ClientRound:
             self._ingest.signatures(),
             builder.total_weight(len(self.rows)),
             builder.mass(len(self.rows)),
+            self._label_mix if getattr(weights, "reports_labels", False) else None,
         )
         return dict(weights.report(summary))
+
+    @property
+    def _label_mix(self) -> Floats:
+        """(C,) the shares of the classes in memory; zeros if it is empty."""
+        return self._program.histogram(self.rows) / max(len(self.rows), 1)
 
     def finish(self) -> ClientState:
         """Return the client's state after the round.

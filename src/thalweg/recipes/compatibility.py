@@ -26,6 +26,9 @@ attribute                      if not declared   meaning
 ``needs_sessions``             True              session start: has no effect without sessions
 ``needs_sgd``                  False             objective: relies on the steps of SGD
 ``skips_unweighted``           False             sample weights: leaves out clients of weight 0
+``reports_labels``             False             weights: receives the label mix of a memory
+``needs_label_survey``         False             weights: reads mixes that a selection surveys
+``surveys_labels``             False             selection: its survey collects label mixes
 ``needs_class_labels``         if it has labels  any stage, world: works with classes only
 ``uses_targets``               False             memory: receives the targets of a regression
 ``regression_fields``          ()                any stage: fields without effect with classes
@@ -78,6 +81,7 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
     _check_alarm(recipe, world)
     _check_session_trigger(recipe)
     _check_restarts(recipe)
+    _check_label_survey(recipe)
     _check_privacy(recipe)
     _check_secure_aggregation(recipe)
     _check_update_counts(recipe)
@@ -327,10 +331,14 @@ def _check_privacy(recipe: Recipe) -> None:
             "it uploads statistics of the samples without noise",
             f"another {stage}",
         )
+    if recipe.privacy is not None and getattr(recipe.weights, "reports_labels", False):
+        reason = "clients report their label mix without noise"
+        remedy = "weights=equal, or weights.source=survey with selection.privacy.epsilon"
+        raise _incompatible(recipe, "privacy", "weights", reason, remedy)
     hidden = {
         name: getattr(recipe.privacy, name, "exact") for name in ("losses", "counts", "predictions")
     }
-    if hidden["counts"] != "exact" and isinstance(recipe.weights, Reports):
+    if hidden["counts"] != "exact" and sends_reports(recipe):
         reason = "clients without samples have no report, so that reports disclose the counts"
         raise _incompatible(recipe, "privacy", "weights", reason, "weights=equal")
     if hidden["counts"] == "omit" and getattr(recipe.weights, "uses_num_samples", False):
@@ -451,6 +459,22 @@ def _check_alarm(recipe: Recipe, world: World) -> None:
         not recipe.effect.reclusters or not has_single_model(recipe),
         f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has "
         "one model. Use a bank of several models, such as bank=feddrift, or another action.",
+    )
+
+
+def sends_reports(recipe: Recipe) -> bool:
+    """Return whether clients send numbers for the weights with their updates."""
+    needs_survey = getattr(recipe.weights, "needs_label_survey", False)
+    return isinstance(recipe.weights, Reports) and not needs_survey
+
+
+def _check_label_survey(recipe: Recipe) -> None:
+    """Reject weights that read label mixes which no survey collects."""
+    require(
+        not getattr(recipe.weights, "needs_label_survey", False)
+        or getattr(recipe.selection, "surveys_labels", False),
+        f"weights.source=survey needs a selection that surveys label mixes, got selection="
+        f"{type(recipe.selection).__name__}. Use weights.source=reports, or selection=dpcs or balanced-cohort.",
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from thalweg.aggregation import Equal, RejectLate, Reports
+from thalweg.aggregation import Equal, RejectLate
 from thalweg.core.capabilities import Surveys
 from thalweg.local import HidesNumbers
 from thalweg.recipes.base import Recipe, has_single_model
-from thalweg.recipes.compatibility import find_uploading_stages
+from thalweg.recipes.compatibility import find_uploading_stages, sends_reports
 from thalweg.theory import PrivacyCost
 
 DELTA = 1e-5  # with which costs are compared
@@ -27,7 +27,7 @@ def list_exact_parts(recipe: Recipe) -> tuple[str, ...]:
     numbers = ("losses", "counts", "predictions")
     parts += privacy.exact_parts if isinstance(privacy, HidesNumbers) else numbers
     parts += [f"uploads of the {stage}" for stage in sorted(find_uploading_stages(recipe))]
-    if isinstance(recipe.weights, Reports):
+    if sends_reports(recipe):
         parts.append("reports of the weights")
     for stage in SURVEY_STAGES:
         policy = getattr(recipe, stage)

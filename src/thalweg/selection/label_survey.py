@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class LabelSurvey:
 
     A rule has the fields `counter` and `privacy`. If it sets `needs_counts`, clients report counts.
     """
+
+    surveys_labels: ClassVar[bool] = True  # weights may read the mixes of the survey
 
     @property
     def needs_counts(self) -> bool:

@@ -21,6 +21,11 @@ PRESENCE = [
 ]
 DRIFT = ["drift=recurring", "drift.period=2", "drift.views=[{}, {labels = 3}]"]
 
+RESTARTS = [
+    *("server=averaged", "server.power=3", "server.models=after", "world.availability=0.9"),
+    *("alarm=page-hinkley", "alarm.threshold=0.01", "alarm.min_values=1", "alarm.slack=0"),
+    *("alarm.action=drop-outdated", "alarm.action.margin=0"),
+]
 
 RECIPES: list[tuple[str, list[str]]] = [
     ("sfedpo", []),
@@ -44,6 +49,8 @@ RECIPES: list[tuple[str, list[str]]] = [
     ("fedavg", [*SESSIONS, "session_start=judged", *PRESENCE]),
     ("feddrift", DRIFT),
     ("fedavg", ["secure_aggregation=masked", "world.availability=0.9"]),
+    ("fedavg", ["memory=balanced", "weights=label-balanced", *RESTARTS]),
+    ("dpcs", ["weights=label-balanced", "weights.source=survey", "weights.target=pooled"]),
 ]
 
 
