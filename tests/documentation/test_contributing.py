@@ -34,7 +34,7 @@ CONTRACTS: dict[str, Callable[[Any], None]] = {
     "sample_weights": check_sample_weights,
 }
 STAGES = {
-    "Balanced": "memory",
+    "NewestPerClass": "memory",
     "LargestError": "memory",
     "Anchored": "objective",
     "RareClasses": "memory",
@@ -94,12 +94,13 @@ def test_policy_on_the_page_runs_on_both_engines(name: str, kind: str) -> None:
 
 def test_command_for_the_first_policy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (command,) = [line for line in commands(PAGE) if "balanced.py" in line]
-    file = Path("src/thalweg/memory/balanced.py")
+    (command,) = [line for line in commands(PAGE) if "newest_per_class.py" in line]
+    file = Path("src/thalweg/memory/newest_per_class.py")
     file.parent.mkdir(parents=True)
-    file.write_text(BLOCKS["Balanced"])
+    file.write_text(BLOCKS["NewestPerClass"])
     small = [word for change in SMALL for word in ("--set", change)]
     words = [*shlex.split(command)[1:], *small, "--rounds", "1", "--seeds", "1", "--workers", "1"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "balanced.py:Balanced" in Path("runs/compare-digits-partial/table.csv").read_text()
+    table = Path("runs/compare-digits-partial/table.csv").read_text()
+    assert "newest_per_class.py:NewestPerClass" in table

@@ -33,9 +33,9 @@ YOURS = {
     "run.py",
     "model.py",  # the copy of a user's module in a Flower project
     "thalweg_app/model.py",
-    "src/thalweg/memory/balanced.py",
+    "src/thalweg/memory/newest_per_class.py",
     "table.md",
-    "tests/memory/test_balanced.py",
+    "tests/memory/test_newest_per_class.py",
 }
 SUFFIXES = (
     ".mat",

@@ -96,6 +96,7 @@ TUNED = {
     "server=fedavgm": "server.lr=0.1",
     "server=fedadam": "server.lr=0.001",
     "server=buffered": "server.size=5",
+    "server=averaged": "server.rule=fedexp server.models=after server.power=3",
     "stopping=gain-threshold": "stopping.gain=0.2",
     "alarm=page-hinkley": "alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0"
     " alarm.action=drop-outdated alarm.action.margin=0",
@@ -121,7 +122,6 @@ VARIANTS = {
         " alarm.action=combined alarm.action.keep=0.5 alarm.action.factor=0.5",
     ],
     "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
-    "server": ["server=averaged server.rule=fedexp server.models=after server.power=3"],
 }
 
 NOT_FEDERATED = ("bank=one-per-client", "bank=centralised")
@@ -214,6 +214,8 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
         row = {**row, "session_trigger": f"session_trigger=presence {TUNED[TRIGGER]}"}
     if any(row[stage].split()[0] in UPLOADING for stage in ("memory", "objective", "bank")):
         left_out.add("privacy")  # uploads would not be private
+    if row["weights"] == "weights=label-balanced":
+        left_out.add("privacy")  # reports of labels would not be private
     if row["server"].startswith("server=buffered") and row["robust"] != "robust=norm-clip":
         left_out.add("robust")  # most robust rules merge the updates that the server rule counts
     if "prequential=0" in row["alarm"] or row["bank"] == "bank=fine-tuned":

@@ -141,4 +141,5 @@ def _surveyed(roster: Roster) -> Floats:
 def _normalise(counts: Floats) -> Floats:
     """Divide rows by their sums; rows of zeros stay zeros."""
     totals = counts.sum(axis=1, keepdims=True)
-    return np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
+    mixes: Floats = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
+    return mixes
