@@ -69,11 +69,13 @@ def test_hard_prediction_uses_the_largest_component_only():
     assert FedRc().mixtures(state, 2)[1].tolist() == pytest.approx([0.1, 0.9])
     assert (
         bank.main_model(
-            MixtureState(0, np.array([0.1, 0.9]), np.zeros((2, 1), np.float32)), np.arange(2)
+            MixtureState(0, np.array([0.1, 0.9]), np.zeros((2, 1), np.float32)), np.arange(2), {}
         )
         == 1
     )
-    assert bank.main_model(bank.init_split(1), np.arange(2)) == 0  # before the client has a mixture
+    assert (
+        bank.main_model(bank.init_split(1), np.arange(2), {}) == 0
+    )  # before the client has a mixture
 
 
 def test_bank_has_one_model_before_the_first_round():

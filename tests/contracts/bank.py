@@ -16,9 +16,11 @@ from thalweg.bank import (
     MixesModels,
     SplitContext,
     SplitsSamples,
+    WatchesClients,
     find_max_jobs,
 )
 from thalweg.core.capabilities import Surveys
+from thalweg.core.decisions import describe_decision
 from thalweg.core.types import Floats, Ints, OracleRoster, Roster, SurveyResponses
 from thalweg.federation import tabulate_responses
 
@@ -52,12 +54,13 @@ def roster_for_cohort(cohort: Ints, rnd: int = 0) -> Roster:
     )
 
 
-def surveyed_by(bank: Bank, roster: Roster) -> Ints:
+def surveyed_by(bank: Bank, roster: Roster, state: Any) -> Ints:
     if not isinstance(bank, Surveys):
         return np.empty(0, dtype=np.int64)
-    return np.unique(bank.choose_surveyed(roster, np.random.default_rng(roster.rnd))).astype(
-        np.int64
-    )
+    clients = bank.choose_surveyed(roster, np.random.default_rng(roster.rnd))
+    if isinstance(bank, WatchesClients):
+        clients = np.union1d(clients, bank.find_watched(state, roster))
+    return np.unique(clients).astype(np.int64)
 
 
 def check_bank(bank: Bank) -> None:
@@ -69,7 +72,7 @@ def check_bank(bank: Bank) -> None:
     for rnd, who in enumerate(COHORTS):
         cohort = np.array(who)
         roster = roster_for_cohort(cohort, rnd)
-        roster = replace(roster, surveyed=surveyed_by(bank, roster))
+        roster = replace(roster, surveyed=surveyed_by(bank, roster, state))
         responses = some_responses(bank, roster.surveyed, num_models, rnd)
         arguments = to_comparable([state, cohort, responses])
         plan = bank.assign(state, roster, responses, num_models)
@@ -83,8 +86,10 @@ def check_bank(bank: Bank) -> None:
         )
         state, num_models = plan.state, len(plan.mix)
         if isinstance(bank, ExtraBankMetrics):
-            values = bank.extra_metrics(state, roster).values()
-            assert all(np.isfinite(value).all() for value in values), "metrics are finite"
+            values = dict(bank.extra_metrics(state, roster))
+            decisions = values.pop("decisions", [])
+            assert all(np.isfinite(value).all() for value in values.values()), "metrics are finite"
+            assert all(describe_decision(decision) for decision in decisions)
         if isinstance(bank, SplitsSamples):
             state = _check_split(bank, state, plan, cohort, rnd)
         _check_served(bank, state, num_models)
@@ -136,7 +141,7 @@ def _check_split(
         )
         assert np.isfinite(weights).all(), "sample weights are finite"
         assert (weights >= 0).all(), "sample weights are not negative"
-        assert 0 <= bank.main_model(after, models) < len(models), (
+        assert 0 <= bank.main_model(after, models, received) < len(models), (
             "the main model is one of the client's models"
         )
         restored = round_trip(after, fresh=bank.init_split(NUM_CLASSES))

@@ -64,7 +64,7 @@ class EvenAndOdd:
         share = counts[0].sum() / max(counts.sum(), 1)
         return np.array([share]), weights[: len(split.models)]
 
-    def main_model(self, kept: Floats, models: Ints) -> int:
+    def main_model(self, kept: Floats, models: Ints, received: Mapping[str, Floats32]) -> int:
         return int(kept[0] < 0.5) if len(models) > 1 else 0
 
     def upload(self, kept: Floats) -> Mapping[str, Floats32]:

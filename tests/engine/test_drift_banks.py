@@ -11,6 +11,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.plan import make_plan
 from thalweg.federation import new_server, run_server_round
+from thalweg.report.explain import explain_rows
 
 SMALL = ["world.num_clients=12", "world.rounds_per_step=2", "evaluate_every=2", "net=linear"]
 BANKS = {
@@ -20,6 +21,10 @@ BANKS = {
     "fedrc": [],
     "feddaa": ["bank.every=2"],
     "oracle": [],
+    "fedavg": [
+        *("bank=two-mixtures", "bank.every=2", "memory=fifo"),
+        *("weights=by-weight", "weights.basis=explained"),
+    ],
 }
 
 
@@ -95,3 +100,44 @@ def test_fedrc_separates_two_concepts_with_the_same_images_and_labels():
 def test_the_oracle_separates_concepts_from_the_start():
     mixtures, concepts = played("oracle", 1)
     assert mixtures.tolist() == np.eye(2)[concepts].tolist()
+
+
+TWO_MIXTURES = [
+    *("bank=two-mixtures", "weights=by-weight", "weights.basis=explained", "memory=fifo"),
+    *("alarm=page-hinkley", "alarm.action=recluster"),
+]
+
+
+@pytest.mark.parametrize("scenario", ["digits-partial", "digits-full"])
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_two_mixtures_without_drift_give_the_bits_and_the_cost_of_one_model(scenario, engine):
+    one, two = (
+        thalweg.run(
+            *("fedavg", scenario), seed=1, rounds=6, engine=engine, workers=1, overrides=overrides
+        )
+        for overrides in (["memory=fifo"], TWO_MIXTURES)
+    )
+    for row, other in zip(one.metrics, two.metrics, strict=True):
+        for name in row.keys() - {"seconds", "bytes_up"}:
+            assert row[name] == other[name], name
+    more = [b["bytes_up"] - a["bytes_up"] for a, b in zip(one.metrics, two.metrics, strict=True)]
+    reports = [8 * row["cohort"] for row in one.metrics]  # weights=by-weight
+    surveyed = [rnd for rnd in range(6) if more[rnd] > reports[rnd]]
+    assert surveyed == [0, 1, 2, 4], "only the surveys are added"
+    assert [more[rnd] for rnd in (3, 5)] == [reports[rnd] for rnd in (3, 5)]
+
+
+def test_two_mixtures_open_one_model_after_the_drift_of_a_group_and_explain_it():
+    rows = thalweg.run(
+        "fedavg", "alarms-digits", seed=1, rounds=50, workers=1, overrides=TWO_MIXTURES
+    ).metrics
+    assert [row.get("models", 1) for row in rows] == [1] * 31 + [2] * 19
+    lines = explain_rows(rows)
+    assert lines[0].startswith("Round 31: alarms at clients")
+    assert lines[1].startswith(
+        "Round 32: The labels of 4 clients contradict those of other clients"
+    )
+    assert lines[1].endswith("Opened model 1.")
+    assert len(lines) == 2
+    assert rows[-1]["purity"] == 1.0
+    assert rows[-1]["accuracy"] > 0.9, "one model reaches 48 %"

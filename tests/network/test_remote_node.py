@@ -148,6 +148,13 @@ P = 4810  # parameters of the net
         ("fedavg objective=curvature", "objective", {"others_fisher": P}, "params is missing"),
         ("fedrc", "bank", {}, "learn_since is missing"),
         ("fedrc", "bank", {"learn_since": 1, "step_began": 1, "label_priors": 9}, "9 numbers"),
+        ("fedavg bank=two-mixtures", "bank", {"new_mixture": 2}, "old_mixture is missing"),
+        (
+            "fedavg bank=two-mixtures",
+            "bank",
+            {"new_mixture": 2, "old_mixture": 2, "period_began": 1, "label_priors": 20},
+            "the mixtures have 2 models, but 1 were sent",
+        ),
     ],
 )
 def test_request_without_the_values_that_a_policy_needs_is_rejected_and_not_charged(
@@ -173,6 +180,7 @@ def test_request_without_the_values_that_a_policy_needs_is_rejected_and_not_char
         ("fedavg objective=continuous", {}),
         ("fedavg objective=curvature", {}),
         ("fedrc", {"bank": {"learn_since": 1, "step_began": 1, "label_priors": 10}}),
+        ("fedavg bank=two-mixtures", {}),
     ],
 )
 def test_request_with_the_values_that_a_policy_needs_is_executed(

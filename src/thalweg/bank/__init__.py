@@ -14,6 +14,7 @@ from thalweg.bank.base import (
     OneModel,
     SplitContext,
     SplitsSamples,
+    WatchesClients,
     find_max_jobs,
     require_cohort,
 )
@@ -27,12 +28,14 @@ from thalweg.bank.local_models import (  # banks of baselines
     OnePerClient,  # each client trains alone
 )
 from thalweg.bank.oracle import Oracle  # one model per true concept
+from thalweg.bank.two_mixtures import TwoMixtures  # models are opened if clients contradict
 
 BANKS = {
     "one-model": OneModel,
     "feddrift": FedDrift,
     "fedrc": FedRc,
     "feddaa": FedDaa,
+    "two-mixtures": TwoMixtures,
     "ifca": Ifca,
     "oracle": Oracle,
     "one-per-client": OnePerClient,
@@ -57,6 +60,8 @@ __all__ = [
     "Oracle",
     "SplitContext",
     "SplitsSamples",
+    "TwoMixtures",
+    "WatchesClients",
     "find_max_jobs",
     "require_cohort",
 ]

@@ -84,7 +84,17 @@ class SplitContext(NamedTuple):
 
 @runtime_checkable
 class SplitsSamples(Protocol):
-    """A bank with a client part: the client weights its samples separately for each model."""
+    """A bank with a client part: the client weights its samples separately for each model.
+
+    With the class attribute ``splits_single_models = False`` a client with a single model trains
+    it on all samples with equal weight, as without this capability. `split_samples` then gets
+    losses of zero, which saves a prediction of the whole memory.
+
+    With the class attribute ``separates_samples = True`` a client trains each model on mini-batches
+    of the samples with a positive weight for it, and these weights are scaled to a mean of one.
+    Without it, all models are trained on the same mini-batches, and a model with small weights
+    takes small steps.
+    """
 
     def init_split(self, num_classes: int) -> Any:
         """Return the state of a client before its first round."""
@@ -100,8 +110,12 @@ class SplitsSamples(Protocol):
         """
         ...
 
-    def main_model(self, kept: Any, models: Ints) -> int:
-        """Return the index, in `models` (J,), of the model that predicts for this client."""
+    def main_model(self, kept: Any, models: Ints, received: Mapping[str, Floats32]) -> int:
+        """Return the index, in `models` (J,), of the model that predicts for this client.
+
+        It is called before `split_samples`. `received` is the client's row of
+        `BankAssignment.broadcast`.
+        """
         ...
 
     def upload(self, kept: Any) -> Mapping[str, Floats32]:
@@ -126,10 +140,19 @@ class MixesModels(Protocol):
 
 
 @runtime_checkable
+class WatchesClients(Protocol):
+    """A bank whose survey also depends on its state."""
+
+    def find_watched(self, state: Any, roster: Roster) -> Ints:
+        """Return clients of ``roster.present`` to survey beside those of `choose_surveyed`."""
+        ...
+
+
+@runtime_checkable
 class ExtraBankMetrics(Protocol):
     """A bank that contributes metrics."""
 
-    def extra_metrics(self, state: Any, roster: Roster) -> Mapping[str, float | list[int]]:
+    def extra_metrics(self, state: Any, roster: Roster) -> Mapping[str, Any]:
         """Return the metrics of the roster's round; called after `assign`."""
         ...
 

@@ -102,7 +102,7 @@ class Oracle:
         is_used = (split.since >= received[SINCE][0]).astype(np.float64)
         return None, np.tile(is_used, (len(split.models), 1))
 
-    def main_model(self, kept: None, models: Ints) -> int:
+    def main_model(self, kept: None, models: Ints, received: Mapping[str, Floats32]) -> int:
         return 0
 
     def upload(self, kept: None) -> Mapping[str, Floats32]:

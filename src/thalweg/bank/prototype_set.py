@@ -40,7 +40,7 @@ def client_prototypes(
     None, a step may start after the samples have changed: if nothing arrives in this round, the
     samples of the last arrival are new and all others old. Without new samples the result is empty.
     """
-    new, old, since = _split_new_old(view, last_began)
+    new, old, since = split_new_old(view, last_began)
     if len(new) == 0:
         return {}
     response: dict[str, Floats] = {SINCE: np.array([float(since)])}
@@ -57,8 +57,11 @@ def client_prototypes(
     return response
 
 
-def _split_new_old(view: SurveyContext, last_began: int | None) -> tuple[Ints, Ints, int]:
-    """Return the new and the old rows, and the round in which the new ones arrived."""
+def split_new_old(view: SurveyContext, last_began: int | None) -> tuple[Ints, Ints, int]:
+    """Return the new and the old rows, and the round in which the new ones arrived.
+
+    `last_began` is explained in `client_prototypes`.
+    """
     held, since = view.held, view.since
     if since is None or len(held) == 0:
         return view.newest, held, view.rnd

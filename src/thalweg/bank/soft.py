@@ -83,7 +83,7 @@ class SoftBank:
             check_vector(delivery.values, PRIORS, num_priors, least=0),
         )
 
-    def main_model(self, kept: MixtureState, models: Ints) -> int:
+    def main_model(self, kept: MixtureState, models: Ints, received: Mapping[str, Floats32]) -> int:
         return int(kept.mixture.argmax()) if len(kept.mixture) == len(models) else 0
 
     def upload(self, kept: MixtureState) -> Mapping[str, Floats32]:

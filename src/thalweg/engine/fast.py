@@ -213,7 +213,7 @@ class FastFederation:
                 cohort.jobs[rows],
                 cohort.rnd,
                 received=received,
-                predict=self._make_predictor(self._trainer, cohort, bank, rows),
+                predict=self._make_predictor(self._trainer, cohort, bank, rows, received),
             )
             for rows, received in zip(cohort.slices, cohort.received, strict=True)
         ]
@@ -234,14 +234,15 @@ class FastFederation:
         return client_rounds, TrainingResult(deltas, losses, num_steps, uploads)
 
     def _make_predictor(
-        self, trainer: Trainer, cohort: Cohort, bank: Floats32, rows: slice
+        self, trainer: Trainer, cohort: Cohort, bank: Floats32, rows: slice, received: Received
     ) -> Predict:
         """Return the predictions of the model that predicts for a client when its round starts."""
 
         def predict(samples: Ints) -> Targets:
             pool, jobs = self.client_pool, cohort.jobs[rows]
             state = pool.state(jobs[0].client)
-            slot = pool.clients.main_model(state.split, np.array([job.model for job in jobs]))
+            models = np.array([job.model for job in jobs])
+            slot = pool.clients.main_model(state.split, models, received)
             params = bank[cohort.models[rows.start + slot]]
             own = pool.clients.get_own_model(state)
             params = params if own is None else own
@@ -318,7 +319,7 @@ class FastFederation:
                         cohort.rnd,
                         probes,
                         received,
-                        self._make_predictor(trainer, cohort, bank, rows),
+                        self._make_predictor(trainer, cohort, bank, rows, received),
                     )
                 )
                 slices.append(mine)
@@ -342,7 +343,9 @@ class FastFederation:
             client_round.observe()
             starts = list(stacked.start[mine].cpu().numpy())
             if self.client_pool.clients.bank_with_split is not None:
-                losses = trainer.predict_many(np.stack(starts), "train", client_round.rows)[1]
+                losses = client_round.known_losses
+                if losses is None:
+                    losses = trainer.predict_many(np.stack(starts), "train", client_round.rows)[1]
                 client_round.split_samples(losses)
             for index, start in enumerate(starts):
                 batches.append(client_round.batches(index))
@@ -430,10 +433,14 @@ class FastFederation:
         models.
         """
         owners = np.repeat(np.arange(len(client_rounds)), [r.stop - r.start for r in cohort.slices])
+        known = [client_round.known_losses for client_round in client_rounds]
+        is_unknown = np.array([each is None for each in known])
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
         groups: dict[tuple[int, ...], list[Ints]] = {}  # clients -> their jobs, for each model
         for model in np.unique(cohort.models):
-            mine = np.flatnonzero(cohort.models == model)
+            mine = np.flatnonzero((cohort.models == model) & is_unknown[owners])
+            if len(mine) == 0:
+                continue
             groups.setdefault(tuple(owners[mine].tolist()), []).append(mine)
         for clients, jobs in groups.items():
             held = [client_rounds[client].rows for client in clients]
@@ -443,8 +450,8 @@ class FastFederation:
             for number, mine in enumerate(jobs):
                 for row, part in zip(mine.tolist(), parts, strict=True):
                     losses[row] = part[number]
-        for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
-            client_round.split_samples(np.stack(losses[rows]))
+        for client_round, rows, zeros in zip(client_rounds, cohort.slices, known, strict=True):
+            client_round.split_samples(np.stack(losses[rows]) if zeros is None else zeros)
 
     def _test_arrivals(
         self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32

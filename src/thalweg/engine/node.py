@@ -71,7 +71,7 @@ class Node:
 
     def main_model(self, state: ClientState, request: TrainRequest) -> int:
         """Return the index of the model that predicts for this client before the round."""
-        return self.clients.main_model(state.split, request.models)
+        return self.clients.main_model(state.split, request.models, request.broadcast)
 
     @one_thread()
     def answer_survey(

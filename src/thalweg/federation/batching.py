@@ -159,6 +159,12 @@ class BatchBuilder:
         weights = None if weights is None else weights[used]
         self._total = float(len(rows)) if weights is None else float(weights.sum())
         self._mass = float(split.sum()) if weights is None else float(weights @ split)
+        bank = self._program.bank_with_split
+        if getattr(bank, "separates_samples", False) and self._mass > 0:
+            own = split > 0
+            rows, split = rows[own], split[own]
+            weights = None if weights is None else weights[own]
+            split = split / np.average(split, weights=weights)
         return rows, weights, split
 
     def _hold_out(self, rows: Ints) -> Ints:

@@ -128,7 +128,10 @@ def run_client_round(
     for _ in range(program.stream.ticks):
         client_round.observe()
         if program.bank_with_split is not None:
-            client_round.split_samples(_compute_losses(client_round, request, trainer))
+            losses = client_round.known_losses
+            if losses is None:
+                losses = _compute_losses(client_round, request, trainer)
+            client_round.split_samples(losses)
         for slot, training in enumerate(trainings):
             for batch in client_round.batches(slot):
                 memo = client_round.memo(request.params[slot], slot)
@@ -154,7 +157,7 @@ def make_predictor(
     """Return the predictions of the model that predicts for a client when its round starts."""
 
     def predict(rows: Ints) -> npt.NDArray[Any]:
-        params = request.params[program.main_model(state.split, request.models)]
+        params = request.params[program.main_model(state.split, request.models, request.broadcast)]
         own = program.get_own_model(state)
         params = params if own is None else own
         return trainer.predict(params, "train", rows)[0]
@@ -227,7 +230,7 @@ class ClientRound:
     @cached_property
     def main_model(self) -> int:
         """The slot of the model that predicts for this client, at the start of the round."""
-        return self._program.main_model(self._split, self._models)
+        return self._program.main_model(self._split, self._models, self._ctx.received)
 
     def rows_to_test(self, per_tick: int) -> Ints:
         """Return the arriving rows that are predicted before the client trains on them."""
@@ -276,6 +279,14 @@ class ClientRound:
             builder.start_tick(latent, self.rows)  # with the old memory
         self._ingest.update_memory()
 
+    @property
+    def known_losses(self) -> Floats32 | None:
+        """(1, held) zeros if the split does not depend on the losses; None: compute them."""
+        bank = self._program.bank_with_split
+        if len(self._models) > 1 or getattr(bank, "splits_single_models", True):
+            return None
+        return np.zeros((1, len(self.rows)), dtype=np.float32)
+
     def split_samples(self, losses: Floats32) -> None:
         """Split the memory among the models, given (J, held) losses of the received models."""
         bank, ingest = self._program.bank_with_split, self._ingest
@@ -291,6 +302,8 @@ class ClientRound:
         received = self._ctx.received.get("bank", {})
         self._split, weights = bank.split_samples(self._split, context, received)
         check_split(weights, losses.shape, bank)
+        if len(weights) == 1 and not getattr(bank, "splits_single_models", True):
+            return  # one model is trained on all samples
         is_used = np.asarray(weights.any(axis=0))
         for builder, split in zip(self._batch_builders, weights, strict=True):
             builder.split_samples(split, is_used)

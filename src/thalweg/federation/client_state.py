@@ -231,9 +231,11 @@ class ClientProgram(Capabilities):
         """Return the first state of the objective at a client; none if it has no state."""
         return self.objective_with_state and self.objective_with_state.init(self.num_params)
 
-    def main_model(self, split: Any, models: Ints) -> int:
+    def main_model(self, split: Any, models: Ints, received: Received) -> int:
         """Return the position in `models` of the model that predicts for a client."""
-        return 0 if self.bank_with_split is None else self.bank_with_split.main_model(split, models)
+        if self.bank_with_split is None:
+            return 0
+        return self.bank_with_split.main_model(split, models, received.get("bank", {}))
 
     def get_own_model(self, state: ClientState) -> Floats32 | None:
         """Return the model (P,) of a client whose bank lets it keep one; None: the received one."""

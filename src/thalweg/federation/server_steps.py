@@ -148,7 +148,11 @@ def collect_policy_metrics(ctx: RoundContext) -> None:
             ctx.extra_metrics |= policy.extra_metrics(ctx.roster_for(policy), ctx.cohort)
     bank: object = ctx.recipe.bank
     if isinstance(bank, ExtraBankMetrics):
-        ctx.extra_metrics |= bank.extra_metrics(ctx.server.bank_state, ctx.roster_for(bank))
+        values = dict(bank.extra_metrics(ctx.server.bank_state, ctx.roster_for(bank)))
+        decisions = values.pop("decisions", [])
+        if decisions:
+            ctx.extra_metrics.setdefault("decisions", []).extend(decisions)
+        ctx.extra_metrics |= values
 
 
 def add_costs(ctx: RoundContext, updates: Updates) -> Updates:

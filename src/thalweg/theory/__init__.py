@@ -59,6 +59,7 @@ from thalweg.theory.importance import (
     optimal_importance,
     psi,
 )
+from thalweg.theory.label_conflict import label_conflict, merge_agreeing
 from thalweg.theory.masked_sums import from_fixed, recover_secret, split_secret, to_fixed
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
@@ -193,6 +194,8 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "cluster",  # clustering with a given number
     "Clustering",  # clusters, centres and scores
     "silhouettes",  # fit of each point to its cluster
+    "label_conflict",  # contradictory labels of two groups of clients
+    "merge_agreeing",  # clusters of clients without contradictory labels
     "real_drift",  # clients whose nearest centre has changed
     "RealDrift",  # the nearest centres before and after
     "nearest_centre",  # nearest centre of each point

@@ -135,6 +135,7 @@ def test_samples_of_a_round_are_limited(settings: str, most: int) -> None:
         ("ifca", ["bank.models=4"], 1),
         ("fedrc", ["bank.num_models=4"], 4),
         ("feddaa", ["bank.max_clusters=4"], 4),
+        ("fedavg", ["bank=two-mixtures", "bank.max_models=3"], 3),
     ],
 )
 def test_work_is_counted_for_each_model_that_a_client_trains(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.bank import BankAssignment, SplitsSamples
+from thalweg.bank import BankAssignment, SplitsSamples, WatchesClients
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats32, Ints, Updates
 from thalweg.federation.context import RoundContext
@@ -22,7 +22,13 @@ def assign_models(ctx: RoundContext) -> None:
     """Let the bank open, merge or close models and assign models to the clients of the cohort."""
     _add_start_models(ctx)
     bank, num_models = ctx.recipe.bank, len(ctx.server.bank)
-    surveyed, responses = send_survey(ctx, "bank", bank)
+    watched: object = bank
+    more = (
+        watched.find_watched(ctx.server.bank_state, ctx.roster)
+        if isinstance(watched, WatchesClients)
+        else None
+    )
+    surveyed, responses = send_survey(ctx, "bank", bank, more=more)
     roster = replace(ctx.roster_for(bank), surveyed=surveyed)
     assignment = bank.assign(ctx.server.bank_state, roster, responses, num_models)
     check_bank_assignment(assignment, ctx.cohort, num_models, bank)

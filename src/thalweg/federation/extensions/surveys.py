@@ -58,11 +58,13 @@ def send_survey(
     policy: object,
     models: Floats32 | None = None,
     cohort: Ints | None = None,
+    more: Ints | None = None,
 ) -> tuple[Ints, SurveyResponses]:
     """Return the clients that a policy surveys and their responses.
 
     Both are empty if it surveys no client. `models` (k, P) are sent in place of the bank, and
-    `cohort` is shown to the policy in place of the cohort of the round.
+    `cohort` is shown to the policy in place of the cohort of the round. `more` are further clients
+    to survey.
     """
     no_clients, roster = np.empty(0, dtype=np.int64), ctx.roster_for(policy)
     bank = ctx.server.bank if models is None else models
@@ -70,6 +72,7 @@ def send_survey(
     if not isinstance(policy, Surveys):
         return no_clients, {}
     clients = np.unique(policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd)))
+    clients = clients if more is None else np.union1d(clients, more)
     if not np.isin(clients, roster.present).all():
         raise ConfigError(
             f"{type(policy).__name__}.choose_surveyed must return some of the "

@@ -1,0 +1,80 @@
+"""Contradictory labels of two groups of clients, from their prototypes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.types import Floats, Ints
+from thalweg.theory.inputs import as_array
+
+MIN_COMMON = 2  # classes that both must have
+
+
+def label_conflict(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    r"""Share of the classes whose prototype is nearer to another class of the other group.
+
+    .. math::  q = \frac{1}{|J|} \sum_{r \in J}
+        [\arg\min_{s \in J} \lVert P[r] - Q[s] \rVert \neq r], \qquad
+        J = \text{classes without nan in either}
+
+    The mean of both directions, :math:`q(P, Q)` and :math:`q(Q, P)`. Groups whose inputs or label
+    frequencies differ have a small conflict as long as equal labels stand for similar inputs. If
+    one group has another labelling, the row of class r is near the row of the class which has
+    these inputs in the other group. This holds for any model that computes both prototypes, also
+    for one with random parameters, and for one that was trained on both labellings. With fewer
+    than two common classes the conflict is 0; ties are no conflict.
+
+    The labels of two of three classes are exchanged:
+
+    >>> round(label_conflict([[0.0], [4.0], [9.0]], [[4.5], [0.5], [9.5]]), 6)
+    0.666667
+    >>> label_conflict([[0.0], [4.0], [9.0]], [[1.0], [5.0], [9.5]])
+    0.0
+    """
+    p, q = as_array(first, "first"), as_array(second, "second")
+    common = ~(np.isnan(p).any(axis=1) | np.isnan(q).any(axis=1))
+    if common.sum() < MIN_COMMON:
+        return 0.0
+    distances = np.linalg.norm(p[common][:, None] - q[common][None], axis=2)
+    own = np.diag(distances)
+    conflicts = [(own > distances.min(axis=axis)).mean() for axis in (0, 1)]
+    return float(np.mean(conflicts))
+
+
+def merge_agreeing(
+    points: Floats, member_of: Ints, max_conflict: float, compatible: npt.NDArray[np.bool_]
+) -> Ints:
+    """Merge clusters of prototypes whose labels agree; return (K,) the group of each point.
+
+    `points` (K, R, O) are prototypes with nan for missing classes, `member_of` (K,) their
+    clusters. The two clusters with the smallest conflict of their mean prototypes are merged while
+    it is at most `max_conflict`. Clusters that are `compatible` (C, C) have no conflict. Groups
+    are numbered in the order of their first members.
+
+    The labels of the third client are exchanged; the other two differ in their inputs only:
+
+    >>> points = np.array([[[0.0], [4.0]], [[1.0], [5.0]], [[4.0], [0.0]]])
+    >>> merge_agreeing(points, np.array([0, 1, 2]), 0.5, np.eye(3, dtype=bool)).tolist()
+    [0, 0, 1]
+    """
+    from thalweg.theory.masked_kmeans import mean_present
+
+    groups = [[c] for c in np.unique(member_of).tolist()]
+
+    def conflict(one: list[int], other: list[int]) -> float:
+        if compatible[np.ix_(one, other)].all():
+            return 0.0
+        means = [mean_present(points[np.isin(member_of, group)]) for group in (one, other)]
+        return label_conflict(*means)
+
+    while len(groups) > 1:
+        pairs = [(i, j) for j in range(len(groups)) for i in range(j)]
+        least, i, j = min((conflict(groups[i], groups[j]), i, j) for i, j in pairs)
+        if least > max_conflict:
+            break
+        groups[i] += groups.pop(j)
+    group_of = np.empty(len(member_of), dtype=np.int64)
+    for number, group in enumerate(sorted(groups, key=min)):
+        group_of[np.isin(member_of, group)] = number
+    return group_of

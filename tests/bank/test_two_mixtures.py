@@ -1,0 +1,277 @@
+import numpy as np
+import pytest
+
+from contracts.rosters import roster_for
+from thalweg.bank import SplitContext, TwoMixtures
+from thalweg.bank.prototype_set import CLASSES, NEW, OLD, SINCE
+from thalweg.bank.two_mixtures import BEGAN, LOSSES, MASS, PRIORS
+from thalweg.bank.two_mixtures import NEW as NEW_MIXTURE
+from thalweg.bank.two_mixtures import OLD as OLD_MIXTURE
+from thalweg.core.claims import Claim, Delivery
+from thalweg.core.errors import ConfigError
+
+ALL, NEITHER = list(range(6)), np.random.default_rng(0)
+
+
+def responses_for(reversed_labels, losses, since=0, old_reversed=None):
+    """Return the responses of clients with two classes, some of them with reversed labels."""
+    rows = np.array([[[0.0], [4.0]], [[4.0], [0.0]]])
+    prototypes = rows[np.array(reversed_labels, dtype=int)].reshape(len(reversed_labels), -1)
+    noise = np.linspace(0, 0.1, len(prototypes))[:, None]
+    has_old = np.full((len(prototypes), 2), float(old_reversed is not None))
+    return {
+        NEW: prototypes + noise,
+        OLD: np.tile(rows[int(bool(old_reversed))].ravel(), (len(prototypes), 1)) * has_old,
+        OLD + CLASSES: has_old,
+        NEW + CLASSES: np.ones((len(prototypes), 2)),
+        SINCE: np.full((len(prototypes), 1), float(since)),
+        LOSSES: np.array(losses, dtype=float).reshape(len(prototypes), -1),
+    }
+
+
+def start(bank=None):
+    bank = bank or TwoMixtures()
+    plan = bank.assign(
+        bank.init(6, 2), roster_for(0, ALL), responses_for([0] * 6, [0.7] * 6), num_models=1
+    )
+    return bank, plan
+
+
+def drift(bank, plan, *, rnd=30, alarmed=(4, 5)):
+    """Clients 4 and 5 have reversed labels, and the only model has a large loss there."""
+    roster = roster_for(rnd, ALL, alarmed=alarmed)
+    responses = responses_for([0, 0, 0, 0, 1, 1], [0.1] * 4 + [6.0] * 2, rnd)
+    return bank.assign(plan.state, roster, responses, num_models=1)
+
+
+def upload(bank, plan, masses):
+    """Collect (K, 2, models) sums of responsibilities, equal for both labels."""
+    masses = np.repeat(np.array(masses, dtype=np.float32)[..., None] / 2, 2, axis=3)
+    clients = np.unique(plan.clients)
+    return bank.collect(plan.state, clients, {MASS: masses.reshape(len(clients), -1)})
+
+
+def test_without_contradictions_there_is_one_model_and_nothing_is_sent():
+    bank, plan = start()
+    assert plan.mix.tolist() == [[1.0]]
+    assert (plan.clients.tolist(), plan.models.tolist()) == (ALL, [0] * 6)
+    assert plan.broadcast == {}
+    assert bank.extra_metrics(plan.state, roster_for(0, ALL)) == {}
+    kept, weights = bank.split_samples(
+        bank.init_split(2),
+        SplitContext(np.array([0]), np.zeros((1, 3), np.float32), np.arange(3) % 2, ALL[:3], 0),
+        {},
+    )
+    assert weights.tolist() == [[1.0, 1.0, 1.0]]
+    assert bank.upload(kept) == {}
+
+
+def test_survey_of_the_cohort_at_alarms_and_in_rounds_with_doubling_distances():
+    bank, plan = start()
+    for rnd, alarmed, expected in ((0, [], [1, 2]), (7, [], []), (7, [2], [1, 2]), (7, [3], [])):
+        roster = roster_for(rnd, [1, 2], alarmed=alarmed)
+        assert bank.choose_surveyed(roster, NEITHER).tolist() == expected
+    watched = [r for r in range(20) if len(bank.find_watched(plan.state, roster_for(r, [1, 2])))]
+    assert watched == [1, 2, 4, 8, 16]
+    drifted = drift(bank, plan, rnd=30).state
+    assert [r for r in range(30, 40) if len(bank.find_watched(drifted, roster_for(r, [1])))] == [
+        *(31, 32, 34, 38)
+    ]
+
+
+def test_contradictory_clients_get_a_copy_of_the_model():
+    bank, plan = start()
+    plan = drift(bank, plan)
+    assert plan.mix.tolist() == [[1.0], [1.0]]
+    assert plan.is_new.tolist() == [False, True]
+    state = plan.state
+    np.testing.assert_allclose(state.new[[0, 4]], [[1, 0], [0.05, 0.95]])
+    assert state.old[[0, 4]].tolist() == [[0, 0], [1, 0]], "old samples keep the old mixture"
+    assert state.began.tolist() == [0, 0, 0, 0, 30, 30]
+    jobs = list(zip(plan.clients.tolist(), plan.models.tolist(), strict=True))
+    assert jobs == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0), (5, 1)]
+    (decision,) = bank.extra_metrics(state, roster_for(30, ALL))["decisions"]
+    assert (decision["what"], decision["model"], decision["clients"]) == ("open-model", 1, 2)
+    assert decision["reason"] == (
+        "the labels of 2 clients contradict those of other clients; the loss of model 0 on their "
+        "new samples is 6.00"
+    )
+
+
+def test_one_model_that_fits_all_clients_is_sufficient():
+    bank, plan = start()
+    roster = roster_for(30, ALL, alarmed=[4, 5])
+    responses = responses_for([0, 0, 0, 0, 1, 1], [0.1] * 4 + [0.4] * 2, 30)
+    plan = bank.assign(plan.state, roster, responses, num_models=1)
+    assert len(plan.mix) == 1, "the largest loss is at most sufficient_loss"
+    assert plan.state.began.tolist() == [0, 0, 0, 0, 30, 30], "alarms start periods nevertheless"
+
+
+def test_if_all_clients_change_their_labels_old_samples_stay_with_the_old_model():
+    bank, plan = start()
+    roster = roster_for(30, ALL, alarmed=ALL)
+    same = bank.assign(plan.state, roster, responses_for([1] * 6, [6.0] * 6, 30, True), 1)
+    assert len(same.mix) == 1, "a large loss alone opens no model"
+    plan = bank.assign(plan.state, roster, responses_for([1] * 6, [6.0] * 6, 30, False), 1)
+    assert len(plan.mix) == 2, "6 is above ln 2 + sufficient_loss, the cost of a new model"
+    assert "contradict those of old samples" in plan.state.decisions[0]["reason"]
+    assert plan.state.new.argmax(axis=1).tolist() == [1] * 6
+    assert plan.state.old.argmax(axis=1).tolist() == [0] * 6
+
+
+def test_a_moderate_loss_of_all_clients_opens_no_model():
+    bank, plan = start()
+    roster = roster_for(30, ALL, alarmed=ALL)
+    plan = bank.assign(plan.state, roster, responses_for([1] * 6, [1.0] * 6, 30, False), 1)
+    assert len(plan.mix) == 1, "1.0 is below ln 2 + sufficient_loss"
+
+
+def test_clusters_are_matched_with_existing_models():
+    bank, plan = start()
+    plan = drift(bank, plan)
+    state = upload(bank, plan, [[[9, 0], [0, 0]]] * 4 + [[[0, 9], [9, 0]]] * 2)
+    roster = roster_for(60, ALL, alarmed=[0])
+    losses = [[6.0, 0.2], *[[0.1, 6.0]] * 3, *[[6.0, 0.2]] * 2]
+    plan = bank.assign(state, roster, responses_for([1, 0, 0, 0, 1, 1], losses, 60), num_models=2)
+    assert len(plan.mix) == 2
+    assert plan.state.new.argmax(axis=1).tolist() == [1, 0, 0, 0, 1, 1]
+    np.testing.assert_allclose(plan.state.new[0], [0.05, 0.95])
+    assert plan.state.began.tolist() == [60, 0, 0, 0, 30, 30]
+
+
+def test_a_client_in_another_cluster_starts_a_period_without_an_alarm():
+    bank, plan = start()
+    plan = drift(bank, plan)
+    state = upload(bank, plan, [[[9, 0], [0, 0]]] * 4 + [[[0, 9], [9, 0]]] * 2)
+    losses = [[6.0, 0.2], *[[0.1, 6.0]] * 3, *[[6.0, 0.2]] * 2]
+    responses = responses_for([1, 0, 0, 0, 1, 1], losses, 38)
+    plan = bank.assign(state, roster_for(38, ALL, alarmed=[]), responses, num_models=2)
+    assert plan.state.began.tolist() == [38, 0, 0, 0, 30, 30]
+    assert plan.state.old[0].tolist() == [1, 0]
+
+
+def test_a_new_model_is_not_replaced_while_it_learns():
+    bank, plan = start()
+    plan = drift(bank, plan, rnd=30)
+    state = upload(bank, plan, [[[9, 0], [0, 0]]] * 4 + [[[0, 9], [9, 0]]] * 2)
+    losses = [[0.1, 6.0]] * 4 + [[6.0, 5.0]] * 2
+    for rnd, num_models in ((31, 2), (34, 2), (38, 3)):
+        responses = responses_for([0, 0, 0, 0, 1, 1], losses, rnd)
+        after = bank.assign(state, roster_for(rnd, ALL, alarmed=[]), responses, num_models=2)
+        assert len(after.mix) == num_models, f"round {rnd}; patience ends in round 35"
+
+
+def test_clients_train_models_with_a_relevant_share_only():
+    bank, plan = start()
+    plan = drift(bank, plan)
+    masses = [[[99, 1], [0, 0]]] * 4 + [[[1, 9], [0, 0]], [[0, 9], [1, 1]]]
+    plan = bank.assign(upload(bank, plan, masses), roster_for(31, ALL, alarmed=[]), {}, 2)
+    jobs = list(zip(plan.clients.tolist(), plan.models.tolist(), strict=True))
+    assert jobs == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0), (5, 1)]
+    np.testing.assert_allclose(plan.broadcast[NEW_MIXTURE][[0, 4]], [[1, 0], [0.1, 0.9]])
+    assert plan.broadcast[OLD_MIXTURE][[4, 5]].tolist() == [[0, 0], [0.5, 0.5]]
+    np.testing.assert_allclose(bank.mixtures(plan.state, 2)[0], [0.99, 0.01])
+
+
+def test_unused_models_are_closed():
+    bank, plan = start(TwoMixtures(unused_rounds=10))
+    plan = drift(bank, plan, rnd=30)
+    state = upload(bank, plan, [[[9, 0], [0, 0]]] * 6)
+    for rnd in range(31, 41):
+        plan = bank.assign(state, roster_for(rnd, ALL, alarmed=[]), {}, num_models=2)
+        assert len(plan.mix) == (2 if rnd < 40 else 1)
+        state = plan.state
+    assert plan.mix.tolist() == [[1.0, 0.0]]
+    assert state.new.tolist() == [[1.0]] * 6
+    (decision,) = bank.extra_metrics(state, roster_for(40, ALL))["decisions"]
+    assert decision["what"] == "close-model"
+    assert decision["reason"] == "no client has used it for 10 rounds"
+
+
+def test_in_time_steps_periods_begin_with_the_step():
+    bank, plan = start(TwoMixtures(every=5))
+    plan = bank.assign(plan.state, roster_for(6, [0, 1]), {}, num_models=1)
+    assert plan.state.began.tolist() == [5] * 6
+    assert plan.state.changed == 5
+    assert bank.choose_surveyed(roster_for(5, [0, 1]), NEITHER).tolist() == [0, 1]
+    assert bank.choose_surveyed(roster_for(6, [0, 1], alarmed=[0]), NEITHER).tolist() == []
+
+
+def test_a_full_bank_opens_no_model():
+    bank, plan = start(TwoMixtures(max_models=1))
+    plan = drift(bank, plan)
+    assert len(plan.mix) == 1
+    assert plan.models.tolist() == [0] * 6
+
+
+def received(new, old, began):
+    num_models = len(new)
+    return {
+        NEW_MIXTURE: np.array(new, dtype=np.float32),
+        OLD_MIXTURE: np.array(old, dtype=np.float32),
+        BEGAN: np.array([began], dtype=np.float32),
+        PRIORS: np.full(2 * num_models, 0.5, dtype=np.float32),
+    }
+
+
+def test_old_and_new_samples_have_their_own_mixtures():
+    """With equal losses, the responsibilities are the mixtures; shares below 0.05 are left out."""
+    bank = TwoMixtures()
+    split = SplitContext(
+        models=np.array([0, 2]),
+        losses=np.ones((2, 4), dtype=np.float32),
+        labels=np.array([0, 1, 1, 1]),
+        since=np.array([8, 8, 30, 31]),
+        rnd=31,
+    )
+    message = received([0.25, 0, 0.75], [1.0, 0, 0], 30)
+    kept, weights = bank.split_samples(bank.init_split(2), split, message)
+    np.testing.assert_allclose(weights, [[1, 1, 0.25, 0.25], [0, 0, 0.75, 0.75]])
+    mass = bank.upload(kept)[MASS].reshape(2, 3, 2)
+    np.testing.assert_allclose(mass[0], [[0, 0.5], [0, 0], [0, 1.5]], err_msg="new samples")
+    np.testing.assert_allclose(mass[1], [[1, 1], [0, 0], [0, 0]], err_msg="old samples")
+    assert bank.main_model(kept, split.models, message) == 1, "the model with index 2"
+    message = received([0.04, 0, 0.96], [1.0, 0, 0], 30)
+    assert bank.split_samples(bank.init_split(2), split, message)[1][0, 2:].tolist() == [0, 0]
+
+
+def test_devices_reject_mixtures_of_other_models():
+    bank, message = TwoMixtures(), received([0.25, 0, 0.75], [1.0, 0, 0], 30)
+    assert bank.validate_delivery(Delivery(message, 5, num_models=2, num_classes=2)) is None
+    reason = bank.validate_delivery(Delivery(message, 5, num_models=3, num_classes=2))
+    assert reason == "the mixtures have 2 models, but 3 were sent."
+    assert bank.validate_delivery(Delivery({}, 5, num_models=1, num_classes=2)) is None
+    assert "missing" in bank.validate_delivery(Delivery({}, 5, num_models=2, num_classes=2))
+    assert "numbers" in bank.validate_delivery(Delivery(message, 5, num_models=2, num_classes=3))
+    wrong = {**message, PRIORS: 0 * message[PRIORS]}
+    assert "label_priors" in bank.validate_delivery(Delivery(wrong, 5, 2, 2))
+
+
+def test_the_server_rejects_impossible_uploads():
+    bank, message = TwoMixtures(), received([0.25, 0.75], [1.0, 0], 30)
+    mass = {MASS: np.ones(8, dtype=np.float32)}
+    assert bank.validate_claim(Claim(mass, 5, 2, message, num_samples=8)) is None
+    assert "sums to 8" in bank.validate_claim(Claim(mass, 5, 2, message, num_samples=7))
+    assert "not 8" in bank.validate_claim(Claim({MASS: np.ones(4)}, 5, 2, message))
+    assert "no values" in bank.validate_claim(Claim(mass, 5, 1, {}))
+    assert bank.validate_claim(Claim({}, 5, 1, {})) is None
+    response = {name: row[0] for name, row in responses_for([0], [0.5]).items()}
+    claim = Claim(response, 5, 1, num_classes=2, is_survey_response=True)
+    assert bank.validate_claim(claim) is None
+    wrong = claim._replace(uploads={**response, LOSSES: np.array([-1.0])})
+    assert "model_losses" in bank.validate_claim(wrong)
+
+
+def test_clients_that_never_took_part_predict_with_the_mean_mixture():
+    bank = TwoMixtures()
+    plan = bank.assign(bank.init(3, 2), roster_for(0, [0, 1], num_clients=3), {}, num_models=1)
+    assert bank.mixtures(plan.state, 1).tolist() == [[1.0]] * 3
+    state = plan.state._replace(new=np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]))
+    assert bank.mixtures(state, 2)[2].tolist() == [0.75, 0.25]
+    assert bank.shares(state, 2).tolist() == [0.75, 0.25]
+
+
+@pytest.mark.parametrize("field, value", [("certainty", 0.2), ("relevant_share", 0), ("every", 0)])
+def test_fields_have_ranges(field, value):
+    with pytest.raises(ConfigError, match=field):
+        TwoMixtures(**{field: value})
