@@ -39,7 +39,7 @@ class BalancedCohort(LabelSurvey):
 
     .. math::
         \Big\| \frac1s \sum_{i \in S} r_i - g \Big\|_1
-        - \beta \, \frac1s \sum_{i \in S} \frac{\ell_i - \bar\ell}{\overline{|\ell|}}.
+        - \beta \, \frac1s \sum_{i \in S} \frac{\ell_i - \bar\ell}{m}.
 
     The second term prefers clients with a high last training loss. A client without a known label
     mix counts with the mean mix, and one without a known loss with the mean loss. Clients that
@@ -49,7 +49,8 @@ class BalancedCohort(LabelSurvey):
         :math:`r_i`          normalised class counts  -> the upload "label_mix", see `counter`
         :math:`g`            goal                     -> `goal`
         :math:`\beta`        bonus for high losses    -> loss_weight
-        :math:`\ell_i`       last training loss; bars are means over the n clients
+        :math:`\ell_i`       last training loss; :math:`\bar\ell` and m are the means of the
+                             losses and of their sizes over the n clients
         :math:`k`            longest wait             -> patience
 
     **No client is starved.** A client is *overdue* if without this round it would not have been
@@ -66,7 +67,7 @@ class BalancedCohort(LabelSurvey):
     places, at least :math:`s_{\min}`, go to clients whose last choice is not later than its own.
     Each of them is then chosen later than i, and never ahead of i again before i is chosen. There
     are at most N - 1, so that this happens at most :math:`\lfloor (N - 1) / s_{\min} \rfloor`
-    times. :math:`\square`
+    times.
 
     Because of rounding, :math:`n / s` is at most 1.5 / participation. A client that is chosen and
     does not respond counts as chosen.

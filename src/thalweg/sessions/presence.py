@@ -45,7 +45,7 @@ class Presence:
     rounds of absence, one that is rarely present after many, so that flickering presence opens no
     sessions. A session opens if
 
-    .. math::  |M \mathbin{\triangle} M_0| > \text{tolerance} \cdot |M \cup M_0|
+    .. math::  |M \triangle M_0| > \text{tolerance} \cdot |M \cup M_0|
 
     in `debounce` rounds in a row, where M are the members now and :math:`M_0` those at the start of
     the session: all clients seen until the probability that a member has not been present yet is
