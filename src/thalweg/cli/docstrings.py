@@ -19,10 +19,12 @@ COMMANDS = {
     "sum": "Σ", "prod": "Π", "in": "∈", "sim": "~", "propto": "∝", "cdot": "·", "times": "×",
     "circ": "∘", "le": "≤", "ge": "≥", "ne": "≠", "approx": "≈", "leftarrow": "←", "to": "→",
     "infty": "∞", "ell": "ℓ", "jmath": "j", "top": "T", "neg": "¬", "nabla": "∇", "mid": "|",
-    "ldots": "...", "lVert": "‖", "|": "‖", "langle": "⟨", "rangle": "⟩", "cup": "∪", "triangle": "△",
+    "ldots": "...", "lVert": "‖", "|": "‖", "langle": "⟨", "rangle": "⟩",
+    "cup": "∪", "triangle": "△",
     "lceil": "⌈", "rceil": "⌉", "lfloor": "⌊", "rfloor": "⌋", "{": "{", "}": "}",
     **dict.fromkeys((",", ";", " ", "quad", "qquad"), " "),
-    **dict.fromkeys(("!", "big", "Big", "bigl", "bigr", "left", "right", "textstyle", "displaystyle"), ""),
+    **dict.fromkeys(("!", "big", "Big", "bigl", "bigr", "left", "right"), ""),
+    **dict.fromkeys(("textstyle", "displaystyle"), ""),
     **{name: name for name in (
         "max", "min", "log", "ln", "exp", "sin", "cos", "tanh", "mod", "arg", "det")},
 }  # fmt: skip
