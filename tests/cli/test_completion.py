@@ -37,7 +37,8 @@ def test_scenarios_and_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("digits-own.csv", "digits.txt", "deep/a.parquet"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).touch()
-    assert complete_scenario("digits-") == ["digits-full", "digits-partial", "digits-own.csv"]
+    assert complete_scenario("digits-f") == ["digits-full"]
+    assert complete_scenario("digits-o") == ["digits-own.csv"]
     assert complete_scenario("deep/") == ["deep/a.parquet"]
     assert complete_scenario(f"{tmp_path}/d") == [f"{tmp_path}/digits-own.csv"]
     assert complete_scenario("missing/x") == []

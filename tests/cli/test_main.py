@@ -105,7 +105,7 @@ def test_run_folder_can_be_resumed_and_its_plan_repeated(thalweg, tmp_path):
         ),
         (["run", "sfedpo", "--on", "nowhere.csv", "--rounds", "1"], "nowhere.csv"),
         (["compare", "sfedpo", "--on", "digits-full", "--seeds", "x"], "number of seeds"),
-        (["show", "ddss"], "Did you mean 'dds'?"),
+        (["show", "ddss"], "Did you mean 'dds' or 'dds-stationary'?"),
     ],
 )
 def test_error_gives_one_message_and_exit_code_2(thalweg, words, message):

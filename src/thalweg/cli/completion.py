@@ -44,7 +44,7 @@ def complete_recipe(incomplete: str) -> list[str]:
 def complete_scenario(incomplete: str) -> list[str]:
     """Complete the name of a scenario or the path of a data file.
 
-    >>> complete_scenario("digits-p")
+    >>> complete_scenario("digits-pa")
     ['digits-partial']
     """
     names = [each for each in read_names()["scenarios"] if each.startswith(incomplete)]
@@ -78,8 +78,8 @@ def complete_setting(incomplete: str) -> list[str]:
 
     Fields are followed by their default. ``memory.kind=`` is the long form of ``memory=``.
 
-    >>> complete_setting("memory=d")
-    ['memory=dds', 'memory=drsr']
+    >>> complete_setting("memory=f")
+    ['memory=fifo']
     >>> complete_setting("memory.kind=f")
     ['memory.kind=fifo']
     >>> complete_setting("memory.bud")
