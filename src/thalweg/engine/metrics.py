@@ -31,6 +31,9 @@ from thalweg.federation import ServedModels, ServerState, bytes_up, get_served_m
 from thalweg.recipes import Recipe
 from thalweg.scenarios import Scenario
 
+# Beginnings of the names of metrics that are means over clients, each on data like its own.
+AT_CLIENTS = ("client_", "worst_client_", "stayers_", "newcomers_")
+
 
 def needs_evaluation(
     scenario: Scenario, rounds_done: int, session_context: SessionContext | None
@@ -106,18 +109,25 @@ def evaluate_round(
     has_tasks: bool = False,
     requested: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the scores of the served models on the test set, as the clients use them."""
+    """Return the scores of the served models on the test set.
+
+    With a serving policy, scores at clients are those of the predictors that they chose, and all
+    others those of the server's models.
+    """
     if len(data.y_test) == 0:
         return {}
-    if recipe.serving is not None:
-        served = get_chosen_models(server, recipe, federation.client_pool)
-    else:
-        served = get_served_models(server, recipe)
+    served = get_served_models(server, recipe)
     if getattr(recipe.bank, "keeps_trained_models", False):
         served = _get_trained_models(served, federation.client_pool)
     row = _evaluate(
         served, recipe, federation, data, validation, server.rnd, session_context, has_tasks
     )
+    if recipe.serving is not None:
+        served = get_chosen_models(server, recipe, federation.client_pool)
+        chosen = _evaluate(
+            served, recipe, federation, data, validation, server.rnd, session_context, has_tasks
+        )
+        row |= {name: value for name, value in chosen.items() if name.startswith(AT_CLIENTS)}
     return row | compute_requested_metrics(
         requested, served, federation, data, validation, server.rnd - 1, row
     )

@@ -51,6 +51,9 @@ UNUSED_BY_BASELINES = {
 MAX_PLAN_BYTES = 1_000_000  # of the text of a plan
 
 
+AUTO_PREQUENTIAL = 32  # arriving samples that auto predicts per tick if the scenario has none
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
     """A recipe on a scenario, with a seed and an engine."""
@@ -331,6 +334,8 @@ def apply_settings(
     Sizes that follow from the data are not resolved, so the data are not loaded.
     """
     scenario = with_model(find_scenario(scenario), model, settings)
+    if method.name == "auto" and scenario.prequential == 0:  # it learns from these predictions
+        scenario = replace(scenario, prequential=AUTO_PREQUENTIAL)
     for given in (parse_overrides(overrides), settings):
         changes = _move_optimizer(given)
         is_for_method = {name: is_part_of_method(method, name) for name in changes}

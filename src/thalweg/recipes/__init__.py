@@ -6,6 +6,7 @@ Each function returns a `Recipe`, one component for each stage. `RECIPES` maps n
 
 from typing import TYPE_CHECKING
 
+from thalweg.recipes.adaptive import auto as auto
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.published import *  # noqa: F403
 from thalweg.recipes.published import RECIPES, get_recipe

@@ -149,6 +149,8 @@ class BestRecent:
         return state._replace(weights=run.after), predicted
 
     def mix(self, state: RecentWeights, available: Bools) -> Floats:
+        if len(state.weights) == 0:  # nothing is known about any predictor
+            return np.asarray(np.arange(len(available)) == available.argmax(), float)
         weights = _add_predictors(state.weights, len(available))
         return np.asarray(self._select(weights[None], available[None])[0])
 
