@@ -163,6 +163,18 @@ def test_clients_without_data_are_not_chosen_while_others_have_some() -> None:
     assert chosen(BalancedCohort(0.9), roster) == [0, 2, 3, 4, 5]
 
 
+def test_clients_without_data_are_chosen_if_places_are_left_or_they_have_waited() -> None:
+    """Samples may arrive after the report."""
+    roster = roster_with([[1, 0], [0, 0], [0, 1], [0, 0]])
+    assert chosen(BalancedCohort(1.0), roster) == [0, 1, 2, 3]
+    assert {tuple(chosen(BalancedCohort(0.75), roster, seed)) for seed in range(20)} == {
+        (0, 1, 2),
+        (0, 2, 3),
+    }
+    late = roster_with([[1, 0], [0, 0], [0, 1], [0, 0]], rounds_waited=[0, 0, 0, 5])
+    assert 3 in chosen(BalancedCohort(0.5), late)  # 3 * 4 / 2 = 6 rounds
+
+
 def test_without_data_or_reports_the_draw_is_uniform_among_present_clients() -> None:
     for roster in (
         some_roster([0, 2, 4, 5], 6),
@@ -262,9 +274,10 @@ def histories(draw: st.DrawFn) -> tuple[BalancedCohort, int, list[list[int]], in
 
 @given(histories())
 def test_no_client_is_starved(history: tuple[BalancedCohort, int, list[list[int]], int]) -> None:
-    """The bound of the docstring, with reports that favour some clients, who come and go."""
+    """The bound of the docstring; some clients are favoured, come and go, or report no data."""
     rule, num_clients, rounds, seed = history
     favoured = [[1.0, 0.0] if client == 0 else [0.0, 1.0] for client in range(num_clients)]
+    favoured[-1] = [0.0, 0.0]
     known = roster_with(favoured, losses=list(range(num_clients))).known
     waited, longest, least = np.zeros(num_clients), 1, num_clients
     waits = []

@@ -21,9 +21,9 @@ LAST_CHOSEN, WAITED = "last_chosen", "rounds_waited"
 
 
 class Candidates(NamedTuple):
-    """The clients that can be chosen, with the numbers that the score of a cohort needs."""
+    """The clients that can be drawn, with the numbers that the score of a cohort needs."""
 
-    clients: Ints  # (n,) present, without those known to have no data
+    clients: Ints  # (n,) present, without those that report no data
     mixes: Floats  # (n, C) label mixes; the mean mix where it is not known; C = 0: none is known
     goal: Floats  # (C,)
     losses: Floats  # (n,) relative to the mean; 0 where it is not known
@@ -43,7 +43,9 @@ class BalancedCohort(LabelSurvey):
 
     The second term prefers clients with a high last training loss. A client without a known label
     mix counts with the mean mix, and one without a known loss with the mean loss. Clients that
-    report that they have no data are not chosen, unless none has data (the draw is then uniform).
+    report no data are not drawn, because most of them would have nothing to train on. Samples may
+    arrive after the report, so that such clients are chosen if places are left, and if they have
+    waited too long.
 
     Symbols -> here
         :math:`r_i`          normalised class counts  -> the upload "label_mix", see `counter`
@@ -61,7 +63,7 @@ class BalancedCohort(LabelSurvey):
 
     .. math::  W + \lfloor (N - 1) / s_{\min} \rfloor
 
-    consecutive rounds in which it is present and has data, whatever clients report, and however
+    consecutive rounds in which it is present, whatever clients report, and however
     they come and go. Proof: suppose that client i is not chosen in W - 1 such rounds. It is then
     overdue in each further one until it is chosen. If it is not chosen in one of them, all
     places, at least :math:`s_{\min}`, go to clients whose last choice is not later than its own.
@@ -146,14 +148,27 @@ class BalancedCohort(LabelSurvey):
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.present))
         candidates = self.find_candidates(roster)
-        if len(candidates.clients) == 0:
-            return np.sort(rng.choice(roster.present, size, replace=False))
-        if len(candidates.clients) <= size:
-            return candidates.clients
-        certain = self._find_overdue(roster, candidates.clients)
-        if len(certain) > 0:
-            last = _read(roster, LAST_CHOSEN, -1.0)[candidates.clients[certain]]
-            certain = certain[np.lexsort((rng.random(len(certain)), last))][:size]
+        first = self._find_overdue(roster)
+        if len(first) > size:
+            last = _read(roster, LAST_CHOSEN, -1.0)[first]
+            first = first[np.lexsort((rng.random(len(first)), last))][:size]
+        has_data = np.isin(first, candidates.clients)
+        certain, without_data = first[has_data], first[~has_data]
+        places = size - len(without_data)
+        if len(candidates.clients) > places:
+            chosen = self._draw_best(candidates, certain, places, rng)
+        else:  # all that have data, and others, which may receive some in this round
+            chosen = candidates.clients
+            others = np.setdiff1d(roster.present, np.concatenate([chosen, without_data]))
+            fill = rng.choice(others, min(places - len(chosen), len(others)), replace=False)
+            without_data = np.concatenate([without_data, fill])
+        return np.sort(np.concatenate([chosen, without_data]))
+
+    def _draw_best(
+        self, candidates: Candidates, first: Ints, size: int, rng: np.random.Generator
+    ) -> Ints:
+        """Return the best drawn cohort of `size` candidates that contains the clients `first`."""
+        certain = np.flatnonzero(np.isin(candidates.clients, first))
         others = np.delete(np.arange(len(candidates.clients)), certain)
         best, lowest = certain, math.inf
         for drawn in draw_cohorts(len(others), size - len(certain), self.tries, rng):
@@ -161,10 +176,10 @@ class BalancedCohort(LabelSurvey):
             if scores.min() < lowest:
                 lowest = float(scores.min())
                 best = np.concatenate([certain, others[drawn[scores.argmin()]]])
-        return np.sort(candidates.clients[best])
+        return candidates.clients[best]
 
     def find_candidates(self, roster: Roster) -> Candidates:
-        """Return the clients that can be chosen in this round."""
+        """Return the clients that can be drawn in this round."""
         table = roster.known.get(MIX)
         losses = last_known(roster, "loss")
         if table is None or np.isnan(table).all():
@@ -212,9 +227,8 @@ class BalancedCohort(LabelSurvey):
         Clients without a known label mix are left out of the mix.
         """
         candidates = self.find_candidates(roster)
-        overdue = candidates.clients[self._find_overdue(roster, candidates.clients)]
         metrics: dict[str, float | list[float]] = {
-            "overdue": float(np.isin(overdue, cohort).sum()),
+            "overdue": float(np.isin(self._find_overdue(roster), cohort).sum()),
             **self.epsilon_metrics(roster),
         }
         rows = roster.known.get(MIX, np.empty((roster.num_clients, 0)))[cohort]
@@ -225,12 +239,12 @@ class BalancedCohort(LabelSurvey):
             metrics |= mix_distances("cohort_mix", mix - candidates.goal)
         return metrics
 
-    def _find_overdue(self, roster: Roster, clients: Ints) -> Ints:
-        """Return the positions of the clients that have waited too long to wait another round."""
+    def _find_overdue(self, roster: Roster) -> Ints:
+        """Return the present clients that have waited too long to wait another round."""
         num_present = len(roster.present)
         size = cohort_size(self.participation, num_present)
         longest = math.ceil(self.patience * num_present / max(size, 1))
-        return np.flatnonzero(_read(roster, WAITED, 0.0)[clients] + 1 >= longest)
+        return roster.present[_read(roster, WAITED, 0.0)[roster.present] + 1 >= longest]
 
 
 def draw_cohorts(num: int, size: int, tries: int, rng: np.random.Generator) -> Iterator[Ints]:
