@@ -22,6 +22,7 @@ from thalweg.aggregation.base import (
     Weights,
 )
 from thalweg.aggregation.buffered import Buffered  # steps when enough updates have arrived
+from thalweg.aggregation.by_arrivals import ByArrivals
 from thalweg.aggregation.fedacg import FedAcg  # server momentum with look-ahead models
 from thalweg.aggregation.fedavgm import FedAvgM  # server momentum
 from thalweg.aggregation.fedexp import FedExp  # longer steps if the updates disagree
@@ -49,6 +50,7 @@ WEIGHTS = {
     "equal": Equal,
     "by-samples": BySamples,
     "by-weight": ByWeight,
+    "by-arrivals": ByArrivals,
     "shift-aware": ShiftAware,
     "label-balanced": LabelBalanced,
 }
@@ -76,6 +78,7 @@ __all__ = [
     "Adaptive",
     "Averaged",
     "Buffered",
+    "ByArrivals",
     "BySamples",
     "ByWeight",
     "CombinedUpdates",

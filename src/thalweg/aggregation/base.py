@@ -21,6 +21,7 @@ class MemorySummary(NamedTuple):
     total_weight: float = 0.0  # sum of the sample weights; without such a policy their number
     mass: float = 0.0  # the part of it that counts for one model, if there are several
     label_mix: Floats | None = None  # (C,) shares of the classes, for rules with `reports_labels`
+    num_arrived: int = 0  # samples that have arrived at the client so far
 
 
 class Weights(Protocol):

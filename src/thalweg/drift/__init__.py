@@ -19,11 +19,18 @@ from thalweg.drift.actions import (
 )
 from thalweg.drift.base import Action, Alarm, Detector, Effect, resolve_effect
 from thalweg.drift.ddm import Ddm
+from thalweg.drift.excess_errors import ExcessErrors
 from thalweg.drift.from_river import RiverAlarm  # any detector of the River library
 from thalweg.drift.page_hinkley import PageHinkley
 from thalweg.drift.window_test import WindowTest
 
-ALARMS = {"page-hinkley": PageHinkley, "ddm": Ddm, "window-test": WindowTest, "river": RiverAlarm}
+ALARMS = {
+    "page-hinkley": PageHinkley,
+    "ddm": Ddm,
+    "window-test": WindowTest,
+    "excess-errors": ExcessErrors,
+    "river": RiverAlarm,
+}
 
 __all__ = [
     "ACTIONS",
@@ -36,6 +43,7 @@ __all__ = [
     "Detector",
     "DropOutdated",
     "Effect",
+    "ExcessErrors",
     "OpenState",
     "PageHinkley",
     "Recluster",

@@ -12,7 +12,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
-WatchedMetric = Literal["error", "loss"]
+WatchedMetric = Literal["error", "loss", "counts"]
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -45,7 +45,11 @@ class Alarm(Protocol):
 
     @property
     def watch(self) -> WatchedMetric:
-        """The watched metric: the error on new samples before training, or the training loss."""
+        """The watched metric.
+
+        error: share of wrong predictions of new samples before training; loss: training loss of the
+        round; counts: wrong predictions, predictions, and training loss.
+        """
         ...
 
     @property
@@ -60,7 +64,8 @@ class Alarm(Protocol):
     def update(self, state: Any, clients: Ints, values: Floats) -> tuple[Any, Bools]:
         """Return the next state and, as a mask (K,), the alarmed clients.
 
-        `clients` (K,) are distinct, `values` (K,) are finite.
+        `clients` (K,) are distinct. `values` (K,) are finite; counts are (K, 3), and the third
+        column is nan if the client did not train.
         """
         ...
 

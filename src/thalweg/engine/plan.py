@@ -68,8 +68,8 @@ class Plan:
         _check_rounds(self.scenario)
         alarm = self.recipe.alarm
         require(
-            alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
-            f"alarm.watch=error needs predictions of arriving samples, but {self.scenario.name} "
+            alarm is None or alarm.watch == "loss" or self.scenario.prequential > 0,
+            f"alarm.watch={alarm and alarm.watch} needs predictions of arriving samples, but {self.scenario.name} "
             f"makes none (prequential=0); predict some ({format_setting('prequential', 32)}), or "
             f"use the loss ({format_setting('alarm.watch', 'loss')}).",
         )

@@ -363,6 +363,7 @@ class ClientRound:
             builder.total_weight(len(self.rows)),
             builder.mass(len(self.rows)),
             self._label_mix if getattr(weights, "reports_labels", False) else None,
+            self._ingest.num_arrived,
         )
         return dict(weights.report(summary))
 

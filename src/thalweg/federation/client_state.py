@@ -52,6 +52,7 @@ class ClientState(NamedTuple):
         None  # its values of `ClientProgram.own_positions`; none: it has none yet
     )
     serving: ServingState | None = None  # none: the recipe has no serving policy
+    num_arrived: int = 0  # samples so far, initial ones included
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +218,7 @@ class ClientProgram(Capabilities):
             label_counts=label_counts,
             split=self.bank_with_split and self.bank_with_split.init_split(self.num_classes),
             serving=new_serving_state(self.recipe.serving, self.targets(arrival.items[-1:])),
+            num_arrived=len(arrival.items),
         )
 
     def restore_client(self, client: int, tree: Tree) -> Any:

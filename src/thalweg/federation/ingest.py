@@ -124,6 +124,7 @@ class Ingest:
             since=self.since,
             label_counts=self._label_counts,
             serving=serving,
+            num_arrived=self.num_arrived,
         )
 
     def renewal(self) -> Floats:
@@ -138,6 +139,11 @@ class Ingest:
             first = first._replace(outlook=outlook)
             return np.asarray(policy.predict_renewal(self._state.memory, first), dtype=np.float64)
         return np.full(len(self.outlook.probs), np.mean(self._renewed))
+
+    @property
+    def num_arrived(self) -> int:
+        """Samples that have arrived so far, those of this round included."""
+        return self._state.num_arrived + sum(len(arrival.items) for arrival in self.arrivals)
 
     def signatures(self) -> Floats:
         """Return (M, E) the signatures of the outlook's states, at the start of the round."""

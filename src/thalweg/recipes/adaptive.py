@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from thalweg.aggregation import Averaged, ByWeight
+from thalweg.aggregation import Averaged, ByArrivals
 from thalweg.bank import TwoMixtures
-from thalweg.drift import PageHinkley
+from thalweg.drift import ExcessErrors
 from thalweg.drift.actions import CombinedActions
 from thalweg.memory import Balanced
 from thalweg.recipes.base import Recipe
@@ -19,13 +19,13 @@ def auto(*, participation: float = 1.0) -> Recipe:
     """Auto: adapts to label shift, drift and churn, of which it knows nothing beforehand."""
     return Recipe(
         name="auto",
-        memory=Balanced(),
+        memory=Balanced(half_life=0.1),
         selection=BalancedCohort(participation),
-        weights=ByWeight(basis="explained"),
+        weights=ByArrivals(),
         server=Averaged(power=3.0, models="after"),
         bank=TwoMixtures(),
         session_start=Judged(),
         session_trigger=Presence(),
         serving=BestRecent(),
-        alarm=PageHinkley(action=CombinedActions(recluster=True, drop_margin=0.2)),
+        alarm=ExcessErrors(action=CombinedActions(recluster=True, drop_margin=0.2)),
     )

@@ -347,9 +347,9 @@ def _check_privacy(recipe: Recipe) -> None:
     if hidden["losses"] == "omit" and getattr(recipe.selection, "uses_losses", False):
         reason = "it needs the losses, which privacy.losses=omit omits"
         raise _incompatible(recipe, "privacy", "selection", reason, "privacy.losses=noisy")
-    watched = {"error": "predictions", "loss": "losses"}
-    if recipe.alarm is not None and hidden[watched[recipe.alarm.watch]] == "omit":
-        name = watched[recipe.alarm.watch]
+    watched = {"error": ["predictions"], "loss": ["losses"], "counts": ["predictions", "losses"]}
+    watches = watched[recipe.alarm.watch] if recipe.alarm is not None else []
+    for name in [name for name in watches if hidden[name] == "omit"]:
         reason = f"it watches a metric that privacy.{name}=omit omits"
         raise _incompatible(recipe, "privacy", "alarm", reason, "alarm=none")
 

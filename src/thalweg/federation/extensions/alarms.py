@@ -146,8 +146,10 @@ def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tupl
     The error is the share of tested arriving samples with a wrong prediction; in a regression the
     mean absolute error. The loss is the mean
     over the models that the client trained. Clients without a tested sample (or a step) are left
-    out.
+    out. Counts are (K, 3): wrong predictions, predictions, and the loss; nan without a step.
     """
+    if watch == "counts":
+        return _collect_counts(updates, rows)
     if watch == "error" and updates.error_sums is not None:
         totals, counts = updates.error_sums, updates.num_tested
     elif watch == "error":
@@ -159,6 +161,20 @@ def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tupl
     clients, owners = np.unique(updates.clients[rows], return_inverse=True)
     sums = np.bincount(owners, weights=totals[rows])
     return clients.astype(np.int64), sums / np.bincount(owners, weights=counts[rows])
+
+
+def _collect_counts(updates: Updates, rows: Bools) -> tuple[Ints, Floats]:
+    clients, owners = np.unique(updates.clients[rows], return_inverse=True)
+    has_steps = np.minimum(updates.num_steps[rows], 1)
+
+    def add_up(values: npt.NDArray[Any]) -> Floats:
+        return np.bincount(owners, weights=values, minlength=len(clients))
+
+    tested, trained = add_up(updates.num_tested[rows]), add_up(has_steps)
+    losses = add_up(np.where(has_steps > 0, updates.losses[rows], 0.0))
+    loss = np.where(trained > 0, losses / np.maximum(trained, 1), np.nan)
+    wrong = tested - add_up(updates.num_correct[rows])
+    return clients.astype(np.int64), np.stack([wrong, tested, loss], axis=1)
 
 
 def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]:
