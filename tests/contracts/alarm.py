@@ -33,6 +33,14 @@ def find_alarms(alarm: Alarm, values: Sequence[float]) -> list[int]:
     return found
 
 
+def to_values(alarm: Alarm, errors: Floats) -> Floats:
+    """Return what an alarm receives for errors (...,): counts have a further axis of three."""
+    if alarm.watch != "counts":
+        return errors
+    tested = np.full_like(errors, 20.0)
+    return np.stack([np.round(errors * tested), tested, np.full_like(errors, 0.2)], axis=-1)
+
+
 def find_river_alarms(detector: Any, values: Sequence[float]) -> list[int]:
     """Return the indices of the values at which a River detector raised an alarm."""
     found = []
@@ -45,9 +53,9 @@ def find_river_alarms(detector: Any, values: Sequence[float]) -> list[int]:
 def check_alarm(alarm: Alarm) -> None:
     """Watch three clients that are sometimes absent, with checkpoints, and each client alone."""
     fields = repr(alarm)
-    assert alarm.watch in ("error", "loss"), "watch is error or loss"
+    assert alarm.watch in ("error", "loss", "counts"), "watch is error, loss or counts"
     resolve_effect(alarm)
-    errors = some_errors()
+    errors = to_values(alarm, some_errors())
     state: Any = alarm.init(3)
     fresh = alarm.init(3)
     assert to_comparable(state) == to_comparable(fresh), "init always returns the same state"
@@ -78,7 +86,7 @@ def _check_update(
     again, same = alarm.update(round_trip(state, fresh), clients, values)
     assert to_comparable(again) == to_comparable(following), "the state survives a checkpoint"
     assert same.tolist() == alarmed.tolist(), "equal arguments give equal results"
-    unchanged, no_flags = alarm.update(following, NO_CLIENTS, np.empty(0))
+    unchanged, no_flags = alarm.update(following, NO_CLIENTS, values[:0])
     assert no_flags.shape == (0,), "no flags without clients"
     assert to_comparable(unchanged) == to_comparable(following), "no change without values"
     return following, alarmed

@@ -69,9 +69,8 @@ def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
         for share in (0.0, 0.25, 1.0):  # a constant, a partly renewed and a new memory
             renewal = np.full(len(outlook.probs), share)
             mix = np.array([share, 1 - share, 0.0])
-            summary = MemorySummary(
-                outlook, renewal, ticks=5, total_weight=1 + share, label_mix=mix
-            )
+            summary = MemorySummary(outlook, renewal, ticks=5, total_weight=1 + share)
+            summary = summary._replace(mass=share, label_mix=mix, num_arrived=7)
             assert np.isfinite([*rule.report(summary).values()]).all(), (
                 "reports are finite without embeddings"
             )

@@ -185,3 +185,19 @@ def test_a_model_that_has_diverged_is_not_available():
 def test_invalid_settings_are_rejected(settings, message):
     with pytest.raises(ConfigError, match=message):
         BestRecent(**settings)
+
+
+def test_after_a_restart_the_received_model_predicts_until_the_next_sample():
+    serving = BestRecent(loss="error", eta=LN2, switch_every=1e9)
+    state, _ = serve(serving, classes([0.1, 0.1], [0.9, 0.9], targets=[1, 1]))
+    state = serving.restart(state)
+    assert serving.mix(state, ALL).tolist() == [1, 0]
+    state, _ = serve(serving, classes([0.1], [0.9], targets=[1]), state)
+    assert serving.mix(state, ALL) == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_a_round_without_samples_moves_a_share_to_the_received_model():
+    serving = BestRecent(loss="error", eta=LN2, switch_every=1e9, idle_share=0.5)
+    state, _ = serve(serving, classes([0.1, 0.1], [0.9, 0.9], targets=[1, 1]))  # 1/5, 4/5
+    assert serving.mix(serving.skip_round(state), ALL) == pytest.approx([3 / 5, 2 / 5])
+    assert len(serving.skip_round(serving.init()).weights) == 0

@@ -69,9 +69,10 @@ class Plan:
         alarm = self.recipe.alarm
         require(
             alarm is None or alarm.watch == "loss" or self.scenario.prequential > 0,
-            f"alarm.watch={alarm and alarm.watch} needs predictions of arriving samples, but {self.scenario.name} "
-            f"makes none (prequential=0); predict some ({format_setting('prequential', 32)}), or "
-            f"use the loss ({format_setting('alarm.watch', 'loss')}).",
+            f"alarm.watch={alarm and alarm.watch} needs predictions of arriving samples, but "
+            f"{self.scenario.name} makes none (prequential=0); predict some "
+            f"({format_setting('prequential', 32)}), or use the loss "
+            f"({format_setting('alarm.watch', 'loss')}).",
         )
         require(
             self.recipe.serving is None or self.scenario.prequential > 0,

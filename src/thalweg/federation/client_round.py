@@ -28,6 +28,7 @@ from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploa
 from thalweg.federation.serving import (
     Predictor,
     compute_scores,
+    end_round,
     list_models,
     read_averages,
     serve_samples,
@@ -379,7 +380,9 @@ class ClientRound:
         """
         state = self._batch_builders[0].finish(self._ingest.finish())
         if self._serving is not None and state.serving is not None:
-            state = state._replace(serving=self._serving._replace(last=state.serving.last))
+            serving = self._serving._replace(last=state.serving.last)
+            main = int(self._models[self.main_model])
+            state = state._replace(serving=end_round(self._program.recipe, serving, main))
         own = tuple(builder.objective for builder in self._batch_builders[1:])
         other_objectives = (*own, *state.other_objectives[len(own) :])
         return state._replace(

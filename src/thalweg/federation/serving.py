@@ -18,6 +18,7 @@ from thalweg.serving import (
     MODEL,
     TRAINED,
     ArrivedSamples,
+    RestartsServing,
     Serving,
 )
 
@@ -30,6 +31,8 @@ class ServingState(NamedTuple):
     policy: Any  # of the serving policy
     last: Floats  # (1,) the class or (D,) the numbers of the last sample; empty: none yet
     num_models: int = 0  # numbered models that predict; 0: it has never received several
+    main: int = -1  # number of the model that the bank chose for the client in its last round
+    num_served: int = 0  # samples since its last round
 
 
 class Predictor(NamedTuple):
@@ -52,6 +55,21 @@ def record_last(state: ServingState, targets: npt.NDArray[Any]) -> ServingState:
     if len(targets) == 0:
         return state
     return state._replace(last=np.atleast_1d(targets[-1]).astype(np.float64))
+
+
+def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:
+    """Return the state after a round in which the bank chose model `main` for the client.
+
+    If it is another one than before, past losses of the predictor `latest` are those of the other
+    model, so that the policy restarts.
+    """
+    policy, serving = state.policy, recipe.serving
+    if isinstance(serving, RestartsServing):
+        if state.main not in (-1, main):
+            policy = serving.restart(policy)
+        elif state.num_served == 0:
+            policy = serving.skip_round(policy)
+    return state._replace(policy=policy, main=main, num_served=0)
 
 
 def shift_targets(last: Floats, targets: npt.NDArray[Any]) -> Floats:
@@ -147,7 +165,8 @@ def serve_samples(
             f"{type(serving).__name__}.serve must return predictions of shape {expected}, got "
             f"{predicted.shape}."
         )
-    state = state._replace(policy=policy, num_models=num_models)
+    num_served = state.num_served + len(targets)
+    state = state._replace(policy=policy, num_models=num_models, num_served=num_served)
     return state, predicted.reshape(targets.shape)
 
 

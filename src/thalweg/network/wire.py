@@ -41,7 +41,7 @@ from thalweg.network.fields import FieldReader
 from thalweg.recipes.base import Recipe, list_predictors
 from thalweg.recipes.compatibility import find_uploading_stages, iter_server_parts
 from thalweg.sample_weights import AssignsWeights
-from thalweg.serving import AVERAGED
+from thalweg.serving import AVERAGED, RestartsServing
 from thalweg.theory.masked_sums import (
     KEY_BYTES,
     NODE_KEY_BYTES,
@@ -148,7 +148,10 @@ class MessageSchema:
         if isinstance(bank, SplitsSamples):
             stages.add("bank")
         effect = self.recipe.effect
-        if effect.keep < 1 or effect.opens_state or effect.drop_margin is not None:
+        restarts = (
+            isinstance(self.recipe.serving, RestartsServing) and self.recipe.alarm is not None
+        )
+        if effect.keep < 1 or effect.opens_state or effect.drop_margin is not None or restarts:
             stages.add("alarm")
         if self.sends_averages:
             stages.add(PER_MODEL)

@@ -11,6 +11,7 @@ from thalweg.serving.base import (
     OPTIONAL,
     TRAINED,
     ArrivedSamples,
+    RestartsServing,
     Serving,
 )
 from thalweg.serving.best_recent import BestRecent  # fixed share over recent losses
@@ -27,5 +28,6 @@ __all__ = [
     "TRAINED",
     "ArrivedSamples",
     "BestRecent",
+    "RestartsServing",
     "Serving",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -60,4 +60,17 @@ class Serving(Protocol):
 
         At least one predictor is available. The weight of others is zero.
         """
+        ...
+
+
+@runtime_checkable
+class RestartsServing(Protocol):
+    """A serving policy that forgets losses that say nothing about the present predictors."""
+
+    def restart(self, state: Any) -> Any:
+        """Return the state after an alarm, or after the bank has chosen another main model."""
+        ...
+
+    def skip_round(self, state: Any) -> Any:
+        """Return the state after a round in which no sample was predicted."""
         ...

@@ -43,8 +43,14 @@ class BestRecent:
 
     Fixed share (Herbster and Warmuth 1998): the weight of a predictor falls exponentially with its
     losses, and a share of all weights is divided equally after each sample, so that a predictor
-    that becomes better is found again. The cumulative loss exceeds that of the best sequence of
-    predictors by at most `theory.tracking_regret_bound`.
+    that becomes better is found again.
+
+    Losses of samples say little about models that have changed since. After an alarm of the client,
+    and if its bank chooses another model for it, the weights become equal again; until its next
+    sample it predicts with the received model. In each round in which it trains and predicts no
+    sample, a share `idle_share` of all weights moves to the received model. Between such events the
+    cumulative loss exceeds that of the best sequence of predictors by at most
+    `theory.tracking_regret_bound`.
 
     The predictors of a client are the received model (`latest`), the averaged model of the server
     if its rule has one, the result of the client's last local steps (`trained`), each model of a
@@ -98,6 +104,8 @@ class BestRecent:
     In the second case a round is one step: its losses are added, `switch_every` counts rounds, the
     weights do not change during a round, and the last label is that of the round before.
     """
+    idle_share: float = 0.1
+    """Share of the weights that moves to the received model in a round without samples."""
     averaged: bool = True
     """Whether clients receive and use the averaged model of the server, if there is one."""
     trained: bool = True
@@ -107,7 +115,13 @@ class BestRecent:
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, switch_every="(1, inf)", eta="(0, inf) or none", smoothing="[0, 1)")
+        check_ranges(
+            self,
+            switch_every="(1, inf)",
+            eta="(0, inf) or none",
+            smoothing="[0, 1)",
+            idle_share="[0, 1]",
+        )
         default = type(self).smoothing
         require(
             self.last_label or self.smoothing == default,
@@ -147,6 +161,18 @@ class BestRecent:
         mixed = np.einsum("nj,jnc->nc", used, outputs)
         predicted = mixed if samples.is_regression else mixed.argmax(axis=1)
         return state._replace(weights=run.after), predicted
+
+    def restart(self, state: RecentWeights) -> RecentWeights:
+        """Forget past losses: the received model predicts until the next sample."""
+        return state._replace(weights=np.empty(0))
+
+    def skip_round(self, state: RecentWeights) -> RecentWeights:
+        """Move a part of all weights to the received model, because all models have changed."""
+        if len(state.weights) == 0:
+            return state
+        weights = (1 - self.idle_share) * state.weights
+        weights[0] += self.idle_share
+        return state._replace(weights=weights)
 
     def mix(self, state: RecentWeights, available: Bools) -> Floats:
         if len(state.weights) == 0:  # nothing is known about any predictor

@@ -139,6 +139,20 @@ def test_clients_without_a_value_are_skipped() -> None:
     assert (clients.tolist(), losses.tolist()) == ([0, 2], [1.5, 1.5])
 
 
+def test_counts_are_those_of_all_models_of_a_client() -> None:
+    updates = replace(
+        some_updates([1, 1, 2], 3),
+        models=np.array([0, 1, 0]),
+        num_tested=np.array([0, 8, 4]),
+        num_correct=np.array([0, 6, 4]),
+        losses=np.array([1.0, 2.0, 5.0]),
+        num_steps=np.array([1, 1, 0]),
+    )
+    clients, counts = collect_watched(updates, np.ones(3, dtype=bool), "counts")
+    assert clients.tolist() == [1, 2]
+    np.testing.assert_array_equal(counts, [[2, 8, 1.5], [0, 4, np.nan]])
+
+
 def test_error_is_that_of_the_predicting_model_and_loss_the_mean_over_models() -> None:
     updates = replace(
         some_updates([1, 1, 2], 3),

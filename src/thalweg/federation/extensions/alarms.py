@@ -25,6 +25,7 @@ from thalweg.federation.extensions.base import RoundExtension
 from thalweg.forecast import OpensStates
 from thalweg.memory.base import round_count
 from thalweg.recipes.base import Recipe
+from thalweg.serving import RestartsServing
 
 if TYPE_CHECKING:
     from thalweg.federation.context import ClientContext, RoundContext
@@ -186,6 +187,8 @@ def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]
         columns["open"] = is_pending
     if effect.drop_margin is not None:
         columns["drop"] = is_pending
+    if isinstance(recipe.serving, RestartsServing):
+        columns["serving"] = is_pending
     return {
         name: column[:, None].astype(np.float32)
         for name, column in columns.items()
@@ -212,7 +215,7 @@ Predict = Callable[[Ints], npt.NDArray[Any]]
 def apply_alarm(
     ctx: ClientContext, state: ClientState, predict: Predict | None = None
 ) -> ClientState:
-    """If the broadcast requests it, drop samples from the memory and open a state in the forecast.
+    """If the broadcast requests it, drop samples, open a state in the forecast, restart serving.
 
     `predict` is that of the received model, for recipes whose alarm drops outdated samples.
     """
@@ -225,6 +228,15 @@ def apply_alarm(
         state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))
     if "open" in messages and messages["open"][0] > 0 and isinstance(forecast, OpensStates):
         state = state._replace(forecast=forecast.open_next_state(state.forecast))
+    serving = ctx.program.recipe.serving
+    if (
+        "serving" in messages
+        and messages["serving"][0] > 0
+        and isinstance(serving, RestartsServing)
+    ):
+        assert state.serving is not None
+        restarted = serving.restart(state.serving.policy)
+        state = state._replace(serving=state.serving._replace(policy=restarted))
     return state
 
 
