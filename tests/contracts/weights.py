@@ -70,7 +70,7 @@ def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
             renewal = np.full(len(outlook.probs), share)
             mix = np.array([share, 1 - share, 0.0])
             summary = MemorySummary(outlook, renewal, ticks=5, total_weight=1 + share)
-            summary = summary._replace(mass=share, label_mix=mix, num_arrived=7)
+            summary = summary._replace(mass=0.5 + share, label_mix=mix, num_arrived=7)
             assert np.isfinite([*rule.report(summary).values()]).all(), (
                 "reports are finite without embeddings"
             )

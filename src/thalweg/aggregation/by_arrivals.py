@@ -38,8 +38,6 @@ class ByArrivals:
     [0.25, 0.75]
     """
 
-    needs_individual_updates = False
-
     def report(self, summary: MemorySummary) -> Mapping[str, float]:
         if summary.total_weight <= 0:
             return {ARRIVED: 0.0}
