@@ -6,7 +6,6 @@ starts again.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from thalweg.engine.plan import AnyPlan, BaselinePlan
 from thalweg.engine.ray.cluster import RayCluster
 from thalweg.engine.result import MetricsRow, Result
 from thalweg.engine.run_folder import RunFolder
+from thalweg.engine.stopwatch import Stopwatch
 from thalweg.engine.task import describe_task, is_time_ordered
 from thalweg.streams import Replay
 
@@ -137,11 +137,11 @@ def _run_rounds(
 ) -> list[MetricsRow]:
     metrics: list[MetricsRow] = []
     for rnd in range(plan.scenario.rounds):
-        started = time.perf_counter()
+        stopwatch = Stopwatch()
         row = online.run_round(rnd)
         if rnd == plan.scenario.rounds - 1:
             row |= online.evaluate()
-        row["seconds"] = round(time.perf_counter() - started, 6)
+        row |= stopwatch.read()
         metrics.append(row)
         if watch is not None:
             watch(Progress(plan, row, rnd + 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -56,6 +55,7 @@ from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.serving import get_chosen_models, measure_weights
 from thalweg.engine.simulated import HasPending, SimulatedFederation
+from thalweg.engine.stopwatch import Stopwatch
 from thalweg.engine.task import describe_task, is_time_ordered, make_net, try_loss
 from thalweg.engine.trackers import TrackLike, make_trackers, track_run
 from thalweg.engine.true_drifts import TrueDrifts
@@ -269,7 +269,7 @@ def _run_rounds(
         metrics = list(folder.metrics())
     drifts = TrueDrifts(federation.client_pool, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
-        started, before = time.perf_counter(), drifts.clock(server.rnd)
+        stopwatch, before = Stopwatch(), drifts.clock(server.rnd)
         collected = federation.client_pool.num_collected
         concepts = None
         if isinstance(federation, KnowsConcepts):
@@ -301,7 +301,7 @@ def _run_rounds(
             )
             row |= count_learned_states(federation.client_pool)
             row |= measure_weights(plan.recipe, federation.client_pool)
-        row["seconds"] = round(time.perf_counter() - started, 6)
+        row |= stopwatch.read()
         metrics.append(row)
         if folder is not None:
             rejections = () if updates is None else updates.rejections

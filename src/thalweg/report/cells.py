@@ -15,7 +15,8 @@ Status = Literal["done", "failed", "interrupted", "missing"]
 AS_MEASURED = (
     "accuracy_as_measured"  # key of the original accuracy in rows that show another metric
 )
-COSTS = {"seconds", "bytes_up", "bytes_down"}  # may differ between runs with the same result
+# Metrics that may differ between runs with the same result.
+COSTS = {"seconds", "core_seconds", "bytes_up", "bytes_down"}
 ALL_LABEL_METRICS = ("balanced_accuracy", "state_accuracy", "worst_state_accuracy")
 
 

@@ -24,7 +24,7 @@ from thalweg.report.render import csv_text, write_report_file
 from thalweg.report.study import StudyPlan, StudyResult, plan_study
 from thalweg.report.summary import Summary, bound_95, spread
 from thalweg.scenarios import studies
-from thalweg.scenarios.studies import STUDIES, Column, Study, replace_data
+from thalweg.scenarios.studies import STUDIES, Column, Study, replace_data, select_part
 
 FOLDER = Path(studies.__file__).parent / "measured"
 NOTHING: tuple[object, ...] = ("none", False, "", [], 0.0)  # values of options that are not used
@@ -268,10 +268,11 @@ def find_outdated(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
     study = find_study_of_file(cells[0].study)
     rows = {cell.row for cell in cells}
     rows |= {other for row in study.rows if row.label in rows for other in row.best_of}
-    part = replace(
+    columns = {cell.column for cell in cells}
+    part = select_part(
         study,
-        rows=tuple(row for row in study.rows if row.label in rows),
-        columns=tuple(c for c in study.columns if c.label in {cell.column for cell in cells}),
+        [row for row in study.rows if row.label in rows],
+        [column for column in study.columns if column.label in columns],
     )
     now = _settings_of(plan_study(part)) if part.rows and part.columns else {}
     return [cell for cell in cells if now.get((cell.row, cell.column)) != cell.settings]

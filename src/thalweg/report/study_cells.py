@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -31,6 +32,7 @@ from thalweg.scenarios.studies.base import TASK_METRICS
 Scale = Literal["quick", "paper"]
 QUICK_SHARE = 10  # quick runs a tenth of the rounds
 MIN_QUICK_ROUNDS = 5
+AVERAGED = {"mean_client_accuracy": "client_accuracy"}  # metrics that are means over the rounds
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -71,9 +73,10 @@ def study_cells(
             if row.best_of:
                 continue
             quick = (*study.quick, *row.quick)
-            key = (row.recipe_spec, quick, column.scenario, column.overrides)
+            recipe = study.recipe_of(row, column)
+            key = (recipe, quick, column.scenario, column.overrides)
             if key not in made:
-                made[key] = _job(row, column, folder, scale, engine, quick)
+                made[key] = _job(row, column, recipe, folder, scale, engine, quick)
             job = replace(made[key], recipe=f"{row.label} on {column.label}")
             cells.append((row, column, job))
     return [
@@ -113,10 +116,16 @@ def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
 
 
 def _job(
-    row: Row, column: Column, folder: Path, scale: Scale, engine: str, quick: Sequence[str] = ()
+    row: Row,
+    column: Column,
+    recipe: str,
+    folder: Path,
+    scale: Scale,
+    engine: str,
+    quick: Sequence[str] = (),
 ) -> CellJob:
     """The job with seed 0; `_with_seed` makes the others."""
-    name, *changes = recipe_parts(row.recipe_spec)
+    name, *changes = recipe_parts(recipe)
     sets = [*changes, *column.overrides]
     plan = make_any_plan(name, column.scenario, engine=engine, overrides=sets)
     if scale == "quick":
@@ -181,7 +190,9 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
     elif metric in ("mae", "client_mae"):
         rows = [{**row, "mae": row.get(metric)} for row in rows]
     elif METRICS[metric].over_rounds == "mean":
-        rows = _replace_by_running_mean(rows, column, metric)
+        rows = _replace_by_running_mean(rows, column, AVERAGED.get(metric, metric))
+    elif METRICS[metric].over_rounds == "sum":
+        rows = _replace_by_running_sum(rows, metric)
     elif metric not in ("accuracy", "client_accuracy"):
         rows = [replace_accuracy(row, _value(row, column, metric)) for row in rows]
     elif metric != "accuracy" or column.session is not None:
@@ -235,6 +246,17 @@ def _replace_by_running_mean(rows: Rows, column: Column, metric: str) -> Rows:
             values.append(float(row[metric]))
         found.append(replace_accuracy(row, fmean(values) if values else None))
     return found
+
+
+def _replace_by_running_sum(rows: Rows, metric: str) -> Rows:
+    """Replace the accuracy of each round by the sum of the metric over the rounds until then."""
+    declared = METRICS[metric]
+    values = [declared.aggregate([row]) for row in rows]
+    sums = accumulate(value or 0.0 for value in values)
+    return [
+        replace_accuracy(row, None if value is None else total)
+        for row, value, total in zip(rows, values, sums, strict=True)
+    ]
 
 
 def _value(row: Mapping[str, Any], column: Column, metric: str) -> float | None:

@@ -257,7 +257,7 @@ def study_csv(result: StudyResult) -> str:
                 "row": s.recipe,
                 "column": label,
                 **to_record(s),
-                "recipe": rows[s.recipe].recipe_spec,
+                "recipe": result.study.recipe_of(rows[s.recipe], columns[label]),
                 "scenario": ",".join([columns[label].scenario, *columns[label].overrides]),
                 "far_from_published": str(s.is_far_from_published).lower(),
                 **_metric_fields(result.study, columns[label]),

@@ -7,6 +7,7 @@ from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
 from thalweg.scenarios.studies import (
     alarms,
+    auto,
     churn,
     churn_labels,
     dpcs,
@@ -23,6 +24,7 @@ from thalweg.scenarios.studies.base import (
     Study,
     replace_data,
     restrict_study,
+    select_part,
     split_words,
 )
 
@@ -39,6 +41,7 @@ STUDIES: dict[str, Study] = {
         alarms,
         real_streams,
         servers,
+        auto,
     )
     for study in paper.studies()
 }
@@ -52,6 +55,7 @@ __all__ = [
     "find_study",
     "replace_data",
     "restrict_study",
+    "select_part",
     "split_words",
 ]
 

@@ -107,6 +107,10 @@ class Study:
     """Table or figure of the paper, such as ``Table 3``, unless a column sets its own."""
     curves: tuple[str, ...] = ()
     """Metrics that the page draws over the rounds, besides those of every page."""
+    recipes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Recipes of single cells, by (row label, column label), if they are not that of the row."""
+    left_out: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Cells that cannot be run, by (row label, column label), with the reasons."""
 
     def __post_init__(self) -> None:
         require(
@@ -123,6 +127,11 @@ class Study:
             twice = sorted({label for label in labels if labels.count(label) > 1})
             require(
                 not twice, f"{self.name}: more than one {what} has the label {', '.join(twice)}."
+            )
+        for row_label, column_label in (*self.recipes, *self.left_out):
+            require(
+                row_label in self.row_labels and column_label in self.column_labels,
+                f"{self.name}: there is no cell {row_label} on {column_label}.",
             )
         for metric in self.curves:
             if metric not in METRICS:
@@ -170,7 +179,16 @@ class Study:
 
     def rows_of(self, column: Column) -> list[Row]:
         """Rows that have a cell in a column."""
-        return [row for row in self.rows if not column.rows or row.label in column.rows]
+        return [
+            row
+            for row in self.rows
+            if (not column.rows or row.label in column.rows)
+            and (row.label, column.label) not in self.left_out
+        ]
+
+    def recipe_of(self, row: Row, column: Column) -> str:
+        """Recipe of a cell with its overrides."""
+        return self.recipes.get((row.label, column.label), row.recipe_spec)
 
     def metric_of(self, column: Column) -> str:
         """Metric of a column."""
@@ -196,7 +214,9 @@ class Study:
     def num_cells(self) -> int:
         """Number of different runs; columns and rows may share runs."""
         seeds_of = {
-            (row.recipe_spec, column.scenario, column.overrides): len(self.seeds_of(row))
+            (self.recipe_of(row, column), column.scenario, column.overrides): len(
+                self.seeds_of(row)
+            )
             for column in self.columns
             for row in self.rows_of(column)
             if not row.best_of
@@ -256,22 +276,30 @@ def restrict_study(study: Study, only: Iterable[str]) -> Study:
         columns |= set(of_columns)
     for row in study.rows:  # a best-of row needs the rows that it chooses from
         rows |= set(row.best_of) if row.label in rows else set()
-    kept = replace(
+    kept = select_part(
         study,
-        rows=tuple(
-            row
-            for row in study.rows
-            if not rows or (row.label in rows and set(row.best_of) <= rows)
-        ),
-        columns=tuple(col for col in study.columns if not columns or col.label in columns),
+        [row for row in study.rows if not rows or (row.label in rows and set(row.best_of) <= rows)],
+        [column for column in study.columns if not columns or column.label in columns],
     )
-    columns_left = tuple(column for column in kept.columns if kept.rows_of(column))
+    columns_left = [column for column in kept.columns if kept.rows_of(column)]
     require(
         len(columns_left) > 0,
         f"no cells of {study.name} are left: its columns {', '.join(kept.column_labels)} have no "
         f"cells in the rows {', '.join(kept.row_labels)}.",
     )
-    return replace(kept, columns=columns_left)
+    return select_part(kept, kept.rows, columns_left)
+
+
+def select_part(study: Study, rows: Sequence[Row], columns: Sequence[Column]) -> Study:
+    """The study with some of its rows and columns."""
+    labels = {(row.label, column.label) for row in rows for column in columns}
+    return replace(
+        study,
+        rows=tuple(rows),
+        columns=tuple(columns),
+        recipes={cell: recipe for cell, recipe in study.recipes.items() if cell in labels},
+        left_out={cell: reason for cell, reason in study.left_out.items() if cell in labels},
+    )
 
 
 def replace_data(study: Study, data: str) -> Study:
@@ -280,6 +308,10 @@ def replace_data(study: Study, data: str) -> Study:
     For the data set ``digits``, the scenario ``cifar10-full`` becomes ``digits-full``,
     ``churn-mnist`` becomes ``churn-digits`` and ``drift-cifar10`` becomes ``drift-digits``.
     """
+    require(
+        not study.recipes and not study.left_out,
+        f"the data of {study.name} cannot be replaced, because its recipes depend on them.",
+    )
     columns = []
     for column in study.columns:
         scenario = re.sub(r"^.*-(full|partial)$", rf"{data}-\1", column.scenario)
