@@ -113,7 +113,7 @@ def run_with_kills(plan: Plan, folder: Path, kills: int, seconds: float) -> int:
 
 def read_results(folder: Path) -> tuple[list[dict[str, object]], bytes]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    rows = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    rows = [{k: v for k, v in json.loads(line).items() if "seconds" not in k} for line in lines]
     return rows, (folder / "model.safetensors").read_bytes()
 
 

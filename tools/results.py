@@ -7,9 +7,12 @@
 
     <!-- table STUDY [--only WORDS] -->  ...  <!-- end table -->
     <!-- value STUDY [--only WORDS] [--show mean|published|difference] -->...<!-- end value -->
+    <!-- comparison specialists|parts|targets -->  ...  <!-- end comparison -->
 
 `--only` selects rows and columns as in `thalweg reproduce`. A table shows our value, the paper's
-and the difference, and marks cells that were not run. The value of several cells is their range.
+and the difference, and marks cells that were not run. The value of several cells is their range. A
+comparison is that of `report.auto_table`: auto and the best specialist, auto and auto without its
+parts, or the targets.
 A test compares the pages with the cells.
 """
 
@@ -23,6 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from thalweg.core.errors import require
+from thalweg.report.auto_table import (
+    compare_auto,
+    describe_targets,
+    tabulate_comparison,
+    tabulate_parts,
+)
 from thalweg.report.measured import FOLDER as CELLS
 from thalweg.report.measured import (
     MeasuredCell,
@@ -37,7 +46,7 @@ from thalweg.report.render import escape_markdown, markdown_row
 from thalweg.report.status import ExhibitStatus, format_command, make_status, to_texts
 from thalweg.report.study_table import MAX_COLUMNS
 from thalweg.report.table import FAR_MARK
-from thalweg.scenarios.studies import Study, restrict_study, split_words
+from thalweg.scenarios.studies import Study, auto, restrict_study, split_words
 from thalweg.scenarios.studies.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
@@ -45,8 +54,8 @@ PAGE = ROOT / "docs/results/README.md"
 NOT_RUN = "not run"
 FENCE = r"^```.*?^```$"
 BLOCK = re.compile(
-    rf"{FENCE}|(?P<start><!-- (?P<kind>table|value) (?P<words>[^>]*?) -->)"
-    r"(?:(?!<!-- (?:table|value) ).)*?(?P<end><!-- end (?P=kind) -->)",
+    rf"{FENCE}|(?P<start><!-- (?P<kind>table|value|comparison) (?P<words>[^>]*?) -->)"
+    r"(?:(?!<!-- (?:table|value|comparison) ).)*?(?P<end><!-- end (?P=kind) -->)",
     re.DOTALL | re.MULTILINE,
 )
 Cells = Mapping[str, Sequence[MeasuredCell]]
@@ -99,14 +108,14 @@ def _make_row(status: ExhibitStatus) -> list[str]:
     return [status.table, status.content, *texts, commands or "no study"]
 
 
-def _wrap(text: str) -> str:
-    """Wrap the lines of prose that are longer than 100 characters."""
+def _wrap(text: str, indent: str = "") -> str:
+    """Wrap the lines of prose that are longer than 100 characters; indent the new lines."""
     lines = []
     for line in text.splitlines():
         while len(line) > 100:
             cut = line.rindex(" ", 0, 101)
             lines.append(line[:cut])
-            line = line[cut + 1 :]
+            line = indent + line[cut + 1 :]
         lines.append(line)
     return "\n".join(lines)
 
@@ -116,6 +125,7 @@ def fill_page(text: str, cells: Cells) -> str:
     makers: dict[str, Callable[[list[str], Cells], str]] = {
         "table": make_table,
         "value": make_value,
+        "comparison": make_comparison,
     }
 
     def fill(match: re.Match[str]) -> str:
@@ -124,7 +134,7 @@ def fill_page(text: str, cells: Cells) -> str:
         made = makers[match["kind"]](shlex.split(match["words"]), cells)
         return f"{match['start']}{made}{match['end']}"
 
-    starts = re.findall(r"<!-- (?:table|value) .*?-->", BLOCK.sub("", text))
+    starts = re.findall(r"<!-- (?:table|value|comparison) .*?-->", BLOCK.sub("", text))
     require(not starts, f"{', '.join(starts)}: the end comment is missing (<!-- end table -->).")
     return BLOCK.sub(fill, text)
 
@@ -162,7 +172,7 @@ def _make_entry(
     study: Study, row: str, column: str, stored: Mapping[tuple[str, str], MeasuredCell]
 ) -> str:
     if (row, column) not in _keys(study):
-        return "–"
+        return f"– {study.mark_of(row, column)}".strip()
     number, cell = study.published.get((row, column)), stored.get((row, column))
     if cell is None:
         return NOT_RUN if number is None else f"{NOT_RUN} ({number.mean:.2f})"
@@ -192,7 +202,7 @@ def _make_legend(study: Study, shown: Sequence[MeasuredCell]) -> str:
             "; in brackets: the paper's number, and ours minus the paper's. "
             f"{escape_markdown(FAR_MARK)}: more than two of the paper's standard deviations"
         )
-    return text + "."
+    return f"{text}.{study.describe_left_out()}"
 
 
 def make_value(words: list[str], cells: Cells) -> str:
@@ -212,6 +222,31 @@ def make_value(words: list[str], cells: Cells) -> str:
     show = points if arguments.show == "difference" else "{:.2f}".format
     low, high = show(min(found)), show(max(found))
     return low if low == high else f"{low} to {high}"
+
+
+def make_comparison(words: list[str], cells: Cells) -> str:
+    """Return a part of the comparison of `auto` with the other rows of its study as Markdown."""
+    require(
+        words in (["specialists"], ["parts"], ["targets"]),
+        f"comparison {shlex.join(words)}: expected specialists, parts or targets.",
+    )
+    stored = cells.get(auto.NAME, ())
+    found = compare_auto(stored)
+    if not found:
+        return f"\n\n{NOT_RUN}\n\n"
+    if words == ["targets"]:
+        items = (_wrap(f"- {sentence}", indent="  ") for sentence in describe_targets(found))
+        return "\n\n" + "\n".join(items) + "\n\n"
+    columns = tabulate_comparison(found) if words == ["specialists"] else tabulate_parts(stored)
+    lines = [
+        markdown_row([escape_markdown(column.heading) for column in columns]),
+        markdown_row(["---", *["---:"] * (len(columns) - 1)]),
+        *(
+            markdown_row(list(map(escape_markdown, entries)))
+            for entries in zip(*(column.entries for column in columns), strict=True)
+        ),
+    ]
+    return "\n\n" + "\n".join(lines) + "\n\n"
 
 
 def _parse(words: list[str]) -> argparse.Namespace:

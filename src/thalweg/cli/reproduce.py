@@ -20,7 +20,19 @@ from thalweg.core.errors import UnknownName, require
 from thalweg.core.metrics import make_final_row
 from thalweg.engine.cells import is_done
 from thalweg.engine.ray.cluster import choose_cluster, connect_cluster, get_num_workers
-from thalweg.report.measured import check_can_save, read_all_measured, save_study
+from thalweg.report.auto_table import (
+    compare_auto,
+    describe_targets,
+    tabulate_comparison,
+    tabulate_parts,
+)
+from thalweg.report.measured import (
+    check_can_save,
+    measure_study,
+    read_all_measured,
+    save_study,
+)
+from thalweg.report.render import fold_columns
 from thalweg.report.status import (
     STATUS_LEGEND,
     ExhibitStatus,
@@ -39,7 +51,7 @@ from thalweg.report.study import (
 )
 from thalweg.report.study_cells import Scale
 from thalweg.report.study_table import study_headline, study_rich
-from thalweg.scenarios.studies import STUDIES
+from thalweg.scenarios.studies import STUDIES, auto
 from thalweg.scenarios.studies.papers import PAPERS
 
 
@@ -162,6 +174,8 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
         return result
     console.print(study_rich(result, width=console.width))
     console.print(study_headline(result), highlight=False)
+    if result.study.name == auto.NAME:
+        _show_comparison(plan, result, console)
     if timing is not None and timing.rounds:
         console.print(
             f"took {format_duration(timing.wall_seconds)}; computing time "
@@ -174,6 +188,20 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
     if timing is None:
         console.print(f"run    {plan.command}", highlight=False, soft_wrap=True)
     return result
+
+
+def _show_comparison(plan: StudyPlan, result: StudyResult, console: Console) -> None:
+    """Print how the recipe auto compares with the best specialist in each world."""
+    cells, _ = measure_study(plan, result)
+    if not (found := compare_auto(cells)):
+        return
+    for title, columns in (
+        ("auto and the best specialist", tabulate_comparison(found)),
+        ("auto minus auto without a part (* p < 0.05)", tabulate_parts(cells)),
+    ):
+        console.print(fold_columns(columns, set(), title, width=console.width))
+    for sentence in describe_targets(found):
+        console.print(sentence, highlight=False)
 
 
 def _announce(plan: StudyPlan, console: Console, workers: int) -> None:

@@ -420,8 +420,8 @@ _DECLARED = (
     ),
     Metric(
         "core_seconds",
-        "Processor seconds of the process that runs the rounds, summed over its threads; without "
-        "other processes in which clients train",
+        "Processor seconds of the process that runs the rounds, over all its threads, without "
+        "evaluation on the test set and without other processes in which clients train",
         "s",
         "lower",
         "sum",

@@ -21,7 +21,7 @@ from thalweg.report.study_cells import (
     StudyCell,
     check_data,
     missing_jobs,
-    read_study_cell,
+    read_study_cells,
     select_seeds,
     study_cells,
     unique_jobs,
@@ -265,7 +265,7 @@ def run_study(
 
 def read_study(plan: StudyPlan) -> StudyResult:
     """Read the results from the run folders, finished or not; nothing is run."""
-    cells = [read_study_cell(plan.study, cell) for cell in plan.cells]
+    cells = read_study_cells(plan.study, plan.cells)
     return StudyResult(
         study=plan.study,
         scale=plan.scale,

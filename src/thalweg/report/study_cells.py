@@ -169,12 +169,22 @@ def _drop_redundant_sets(
     return kept
 
 
-def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
+def read_study_cells(study: Study, study_cells: Sequence[StudyCell]) -> list[Cell]:
+    """Read the runs of all entries; a run that several entries show is read once."""
+    runs: dict[Path, Cell] = {}
+    for each in study_cells:
+        if each.job.folder not in runs:
+            runs[each.job.folder] = read_cell(each.job)
+    return [read_study_cell(study, each, runs[each.job.folder]) for each in study_cells]
+
+
+def read_study_cell(study: Study, study_cell: StudyCell, run: Cell | None = None) -> Cell:
     """Read a run as one entry of a study sees it: until the column's moment, with its metric.
 
-    The metric of the column replaces the accuracy.
+    The metric of the column replaces the accuracy. Pass the `run` if it was read before.
     """
-    cell, column = read_cell(study_cell.job), study_cell.column
+    cell = run or read_cell(study_cell.job)
+    column = study_cell.column
     metric = study.metric_of(column)
     rows = select_rows(cell.rows, column, metric)
     if metric == "step_accuracy":

@@ -16,6 +16,7 @@ from thalweg.report.study_table import (
     QUICK_OPTION,
     StudyMatrix,
     format_balanced,
+    format_entry,
     format_mean,
     format_published,
     legend,
@@ -60,7 +61,12 @@ def _whole_table(shown: StudyMatrix, columns: list[str], words: str) -> str:
     for i, name in enumerate(shown.names):
         head = _link(name, columns) if shown.is_transposed else escape(name)
         entries = [
-            _entry(summary, is_best=(i, j) in shown.best, has_bound=shown.has_bound)
+            _entry(
+                summary,
+                is_best=(i, j) in shown.best,
+                has_bound=shown.has_bound,
+                mark=shown.marks[i][j],
+            )
             for j, summary in enumerate(shown.entries[i])
         ]
         rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
@@ -77,9 +83,9 @@ def _whole_table(shown: StudyMatrix, columns: list[str], words: str) -> str:
     return sections.section("All results", f'{content}<p class="quiet">{escape(words)}</p>\n')
 
 
-def _entry(summary: Summary | None, *, is_best: bool, has_bound: bool) -> str:
+def _entry(summary: Summary | None, *, is_best: bool, has_bound: bool, mark: str) -> str:
     if summary is None:
-        return '<td class="quiet">–</td>'
+        return f'<td class="quiet">{format_entry(None, mark=mark)}</td>'
     kind = "best" if is_best else "unfinished" if summary.main is None else ""
     lines = [f'<span class="{kind}">{escape(format_mean(summary, has_bound))}</span>']
     notes = [note for note in (format_published(summary), format_balanced(summary)) if note]

@@ -50,6 +50,7 @@ class StudyMatrix(NamedTuple):
     best: set[tuple[int, int]]  # (row, column) of the best recipe of each scenario
     is_transposed: bool
     has_bound: bool  # whether the number after ± is a 95 % bound
+    marks: list[list[str]]  # letters of the reasons why cells are left out; empty: not left out
 
 
 def matrix(result: StudyResult) -> StudyMatrix:
@@ -59,11 +60,19 @@ def matrix(result: StudyResult) -> StudyMatrix:
     found = {(s.recipe, label): s for label, of in result.summaries().items() for s in of}
     entries = [[found.get((row, column)) for column in columns] for row in rows]
     bold = {(i, j) for j in range(len(columns)) for i in best([of[j] for of in entries])}
+    marks = [[result.study.mark_of(row, column) for column in columns] for row in rows]
     if len(columns) > max(MAX_COLUMNS, len(rows)):
-        transposed = [list(each) for each in zip(*entries, strict=True)]
-        transposed_bold = {(j, i) for i, j in bold}
-        return StudyMatrix("scenario", rows, columns, transposed, transposed_bold, True, has_bound)
-    return StudyMatrix("recipe", columns, rows, entries, bold, False, has_bound)
+        return StudyMatrix(
+            "scenario",
+            rows,
+            columns,
+            [list(each) for each in zip(*entries, strict=True)],
+            {(j, i) for i, j in bold},
+            True,
+            has_bound,
+            [list(each) for each in zip(*marks, strict=True)],
+        )
+    return StudyMatrix("recipe", columns, rows, entries, bold, False, has_bound, marks)
 
 
 def format_mean(summary: Summary, has_bound: bool = False) -> str:
@@ -104,9 +113,10 @@ def format_balanced(summary: Summary) -> str:
     return f"balanced {percent_spread(summary.spreads['balanced_accuracy'])}"
 
 
-def format_entry(summary: Summary | None, has_bound: bool = False) -> str:
+def format_entry(summary: Summary | None, has_bound: bool = False, mark: str = "") -> str:
+    """Our number with notes; of a cell that the study does not have, a dash and its `mark`."""
     if summary is None:
-        return NONE
+        return f"{NONE} {mark}".strip()
     notes = [note for note in (format_published(summary), format_balanced(summary)) if note]
     return format_mean(summary, has_bound) + (f" ({'; '.join(notes)})" if notes else "")
 
@@ -130,7 +140,7 @@ def legend(result: StudyResult, where: str = "in brackets") -> str:
     if any(s.needs_balanced for s in summaries):
         note = METRICS["balanced_accuracy"].note
         words += f" balanced: {note}; shown if it differs by more than half a point."
-    return words
+    return words + result.study.describe_left_out()
 
 
 def study_headline(result: StudyResult) -> str:
@@ -186,7 +196,10 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
     shown = matrix(result)
     table_columns = [TableColumn(shown.corner, shown.names)]
     for j, heading in enumerate(shown.headings):
-        texts = [format_entry(row[j], shown.has_bound) for row in shown.entries]
+        texts = [
+            format_entry(row[j], shown.has_bound, marks[j])
+            for row, marks in zip(shown.entries, shown.marks, strict=True)
+        ]
         table_columns.append(TableColumn(heading, texts))
     whole = fold_columns(table_columns, set(), result.study.title, width=width, justify="left")
     whole.add_row(Text(legend(result), style="dim"))
@@ -231,7 +244,8 @@ def study_markdown(result: StudyResult) -> str:
     ]
     for i, name in enumerate(shown.names):
         texts = [
-            escape_markdown(format_entry(summary, shown.has_bound)) for summary in shown.entries[i]
+            escape_markdown(format_entry(summary, shown.has_bound, mark))
+            for summary, mark in zip(shown.entries[i], shown.marks[i], strict=True)
         ]
         bold = [f"**{t}**" if (i, j) in shown.best else t for j, t in enumerate(texts)]
         lines.append(markdown_row([escape_markdown(name), *bold]))

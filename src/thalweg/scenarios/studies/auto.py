@@ -38,12 +38,21 @@ ABLATIONS = {  # the part that is replaced, and its replacement
     "serving": "serving=none",
     "alarm": "alarm=none",
 }
-ROWS = (*SPECIALISTS, *BASELINES, AUTO, *(f"{AUTO} without {part}" for part in ABLATIONS))
 NO_SESSIONS = "the world has no sessions"
 NO_DRIFT = "it is for concept drift, of which the world has none"
 GIVEN_STEPS = "the time steps are given"
-WHOLE, WORST, ARRIVALS = "whole test set", "worst", "test-then-train"
+# What columns show.
+ACCURACY, WHOLE, WORST = "accuracy", "whole test set", "worst"
+ARRIVALS = "test-then-train"
 MEGABYTES, CORE_SECONDS = "MB", "core-seconds"
+
+
+def name_ablation(part: str) -> str:
+    """Return the row of `auto` without a part."""
+    return f"{AUTO} without {part}"
+
+
+ROWS = (*SPECIALISTS, *BASELINES, AUTO, *map(name_ablation, ABLATIONS))
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,8 @@ def make_recipe(row: str, world: World) -> str:
     'fedexp,memory=uniform-ratio,weights=equal,selection=uniform,selection.fraction=0.3'
     """
     if row.startswith(AUTO):
-        return _make_auto(row.removeprefix(f"{AUTO} without "), world)
+        part = next((part for part in ABLATIONS if row == name_ablation(part)), None)
+        return _make_auto(part, world)
     known = {
         "warmstart": "warmstart,session_start.first_start=random,session_start.scale=10.0",
         "feddaa": "feddaa,bank.every=10",
@@ -255,11 +265,9 @@ def make_recipe(row: str, world: World) -> str:
     return f"{recipe},selection=uniform,selection.fraction={world.share}"
 
 
-def _make_auto(part: str, world: World) -> str:
-    """Return the recipe auto, without one of its parts."""
-    changes = [AUTO]
-    if part in ABLATIONS:
-        changes.append(ABLATIONS[part])
+def _make_auto(part: str | None, world: World) -> str:
+    """Return the recipe auto, without one of its parts if it is given."""
+    changes = [AUTO] if part is None else [AUTO, ABLATIONS[part]]
     if part == "selection":
         changes.append(f"selection.fraction={world.share or 1.0}")
     elif world.share is not None:
@@ -269,7 +277,7 @@ def _make_auto(part: str, world: World) -> str:
 
 def make_columns(world: World) -> dict[str, Column]:
     """Return the columns of a world by what they show; all of them show the same runs."""
-    shown = {"accuracy": Column("", metric=world.metric, session=world.session, after=world.after)}
+    shown = {ACCURACY: Column("", metric=world.metric, session=world.session, after=world.after)}
     if world.whole:
         shown[WHOLE] = Column("", metric=world.whole)
     if world.worst:
@@ -296,9 +304,9 @@ def studies() -> list[Study]:
             name=NAME,
             title="The recipe auto, the specialists, baselines, and auto without its parts",
             description=(
-                'Small versions of the worlds of the other studies. "accuracy": test accuracy on data '
-                "like those of the clients at that time, or test-then-train accuracy where there are "
-                "no held-out data. The criteria are in docs/results/auto.md."
+                "Small versions of the worlds of the other studies. 'accuracy': test accuracy on "
+                "data like those of the clients at that time, or test-then-train accuracy where "
+                "there are no held-out data. The criteria are in docs/results/auto.md."
             ),
             rows=tuple(map(Row, ROWS)),
             columns=tuple(column for _, column in found),

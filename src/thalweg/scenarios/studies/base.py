@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -133,6 +134,10 @@ class Study:
                 row_label in self.row_labels and column_label in self.column_labels,
                 f"{self.name}: there is no cell {row_label} on {column_label}.",
             )
+        require(
+            len(set(self.left_out.values())) <= len(string.ascii_lowercase),
+            f"{self.name}: cells are left out for more reasons than there are letters.",
+        )
         for metric in self.curves:
             if metric not in METRICS:
                 raise UnknownName("metric", metric, METRICS)
@@ -189,6 +194,28 @@ class Study:
     def recipe_of(self, row: Row, column: Column) -> str:
         """Recipe of a cell with its overrides."""
         return self.recipes.get((row.label, column.label), row.recipe_spec)
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """Letters for the reasons why cells are left out, by reason.
+
+        >>> rows, columns = (Row("is"), Row("ode")), (Column("mnist"),)
+        >>> left_out = {("ode", "mnist"): "it has no memory"}
+        >>> Study("s", "", "", rows, columns, (0,), "is", left_out=left_out).marks
+        {'it has no memory': 'a'}
+        """
+        reasons = dict.fromkeys(self.left_out.values())
+        return {reason: string.ascii_lowercase[i] for i, reason in enumerate(reasons)}
+
+    def mark_of(self, row: str, column: str) -> str:
+        """Letter of the reason why a cell is left out; empty if it is not."""
+        reason = self.left_out.get((row, column))
+        return "" if reason is None else self.marks[reason]
+
+    def describe_left_out(self) -> str:
+        """The reasons why cells are left out, with their letters; empty if there are none."""
+        found = "; ".join(f"{mark}: {reason}" for reason, mark in self.marks.items())
+        return f" Empty cells: {found}." if found else ""
 
     def metric_of(self, column: Column) -> str:
         """Metric of a column."""
