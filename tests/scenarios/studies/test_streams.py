@@ -75,7 +75,8 @@ def test_every_row_of_every_study_gives_a_valid_plan():
     for study in STUDIES.values():
         for row in study.rows:
             if not row.best_of:
-                (name, *changes), column = recipe_parts(row.recipe_spec), study.columns[0]
+                column = next(each for each in study.columns if row in study.rows_of(each))
+                name, *changes = recipe_parts(study.recipe_of(row, column))
                 plan = make_any_plan(name, column.scenario, overrides=[*changes, *column.overrides])
                 assert plan.scenario.name == column.scenario
                 assert isinstance(plan, BaselinePlan) or plan.recipe.name == name

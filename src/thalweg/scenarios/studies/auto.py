@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from thalweg.scenarios.studies.base import Column, Row, Study
+from thalweg.scenarios.studies.sfedpo import SMALL
 
 NAME = "auto-table"
 SEEDS = (10, 11, 12, 13, 14)  # constants are chosen on seeds 0 to 2
@@ -120,6 +121,7 @@ def _streams(share: str, note: str) -> World:
         (f"world.historical_data={share}",),
         memory="fifo",
         has_concept_drift=False,
+        weights="by-samples",
         recipes=STREAM_RECIPES,
         left_out=WITHOUT_BOTH,
     )
@@ -175,10 +177,11 @@ def _stream(scenario: str) -> World:
     )
 
 
-def _states(scenario: str) -> World:
+def _states(scenario: str, *overrides: str) -> World:
     return World(
         scenario,
         "client_accuracy",
+        overrides=overrides,
         worst="worst_state_accuracy",
         whole="accuracy",
         has_concept_drift=False,
@@ -189,6 +192,7 @@ def _states(scenario: str) -> World:
 WORLDS = (
     _states("digits-full"),
     _states("digits-partial"),
+    _states("fashion-mnist-partial", *SMALL),
     _streams("0.05", "5%"),
     _streams("0.2", "20%"),
     _streams("0.5", "50%"),
