@@ -141,7 +141,7 @@ class PlanRuns:
         assert any(len(updates) > 1 for updates in ours.updates)
         for row, other in zip(ours.result.metrics, theirs.result.metrics, strict=True):
             # A server without the clients' states does not know how many states they have learned.
-            unknown = {"seconds": 0, "forecast_states": 0}
+            unknown = {"seconds": 0, "core_seconds": 0, "forecast_states": 0}
             assert {**row, **unknown} == {**other, **unknown}
         for client, state in theirs.federation.client_pool.states.items():
             assert to_comparable(ours.federation.state(client)) == to_comparable(state), client

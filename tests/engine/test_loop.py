@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 import thalweg
 from contracts.runs import Interruption, check_same_bits, interrupt_after
 from thalweg.core.errors import ConfigError, DataError, Diverged
+from thalweg.engine import loop
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
 
@@ -59,7 +61,20 @@ def test_a_longer_run_has_the_same_first_rounds(recipe):
         for n in (2, 4)
     )
     for row, other in zip(short.metrics, long.metrics[:2], strict=True):
-        assert {**row, "seconds": 0} == {**other, "seconds": 0}
+        times = {"seconds": 0, "core_seconds": 0}
+        assert {**row, **times} == {**other, **times}
+
+
+def test_core_seconds_are_those_of_a_round_without_evaluation(monkeypatch):
+    clock = itertools.count()
+
+    def evaluate(*args):
+        return {"accuracy": next(clock) + next(clock)}
+
+    monkeypatch.setattr(loop.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(loop, "evaluate_round", evaluate)
+    result = thalweg.run("fedavg", "digits-partial", rounds=2, overrides=["evaluate_every=1"])
+    assert [row["core_seconds"] for row in result.metrics] == [1, 1]
 
 
 def test_a_round_without_clients_counts_and_leaves_the_model_unchanged():

@@ -5,8 +5,14 @@ import pytest
 from thalweg.engine.cells import CellJob
 from thalweg.engine.plan import make_plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.report import scores
-from thalweg.report.study_cells import StudyCell, read_study_cell, select_rows
+from thalweg.report import scores, study_cells
+from thalweg.report.comparison import read_cell
+from thalweg.report.study_cells import (
+    StudyCell,
+    read_study_cell,
+    read_study_cells,
+    select_rows,
+)
 from thalweg.scenarios.studies import Column, Row, Study
 
 # Three sessions of twelve rounds; in round r of session s, accuracy is s/4 + r/100.
@@ -218,3 +224,39 @@ def test_error_of_a_column_is_that_of_the_last_round(tmp_path, metric, expected)
     cell = read_finished_column(tmp_path, Column("digits-full", metric=metric), ERRORS)
     assert scores(cell)["mae"] == expected
     assert scores(cell)["accuracy"] is None
+
+
+def test_costs_are_summed_over_the_rounds(tmp_path):
+    rows = [
+        {"bytes_up": 10**6, "bytes_down": 2 * 10**6, "core_seconds": 0.25, "accuracy": 0.5},
+        {"bytes_up": 10**6, "bytes_down": 0, "core_seconds": 0.5},
+    ]
+    cell = read_finished_column(tmp_path / "a", Column("digits-full", metric="megabytes"), rows)
+    assert [row["accuracy"] for row in cell.rows] == [3, 4]
+    cell = read_finished_column(tmp_path / "b", Column("digits-full", metric="core_seconds"), rows)
+    assert scores(cell)["accuracy"] == 0.75
+
+
+def test_runs_without_core_seconds_have_no_value(tmp_path):
+    column = Column("digits-full", metric="core_seconds")
+    assert scores(read_finished_column(tmp_path, column, [{"accuracy": 0.5}]))["accuracy"] is None
+
+
+def test_mean_client_accuracy_is_the_mean_of_evaluated_rounds(tmp_path):
+    rows = [{"client_accuracy": 0.1}, {"client_accuracy": 0.4}, {}, {"client_accuracy": 0.8}]
+    column = Column("digits-full", metric="mean_client_accuracy", after=1)
+    assert scores(read_finished_column(tmp_path, column, rows))["accuracy"] == pytest.approx(0.6)
+
+
+def test_a_run_that_several_entries_show_is_read_once(tmp_path, monkeypatch):
+    columns = (Column("digits-full"), Column("digits-full", note="MB", metric="megabytes"))
+    study = Study("s", "", "", (Row("plain", "fedavg"),), columns, (0,), "plain")
+    plan = make_plan("fedavg", "digits-full", rounds=1)
+    rows = [{"round": 1, "seconds": 1.0, "accuracy": 0.5, "bytes_up": 10**6, "bytes_down": 0}]
+    write_run(tmp_path / "run", plan, rows)
+    job, read = CellJob("x", plan, tmp_path / "run", "thalweg"), []
+    monkeypatch.setattr(study_cells, "read_cell", lambda job: read.append(job) or read_cell(job))
+    entries = [StudyCell(study.rows[0], column, job) for column in columns]
+    found = read_study_cells(study, entries)
+    assert [scores(cell)["accuracy"] for cell in found] == [0.5, 1.0]
+    assert len(read) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,34 @@ def test_part_of_a_table_has_the_command_of_the_part(made_up: None) -> None:
 def test_value_is_a_number_or_a_range(made_up: None, words: str, text: str) -> None:
     page = f"by <!-- value made-up {words} -->?<!-- end value --> points"
     assert fill_page(page, CELLS) == page.replace("?", text)
+
+
+def test_left_out_cells_have_the_letter_of_their_reason(
+    made_up: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = replace(STUDY, left_out={("new", "toy 10 %"): "it has no memory"})
+    monkeypatch.setitem(STUDIES, "made-up", study)
+    after = fill_page("<!-- table made-up --><!-- end table -->", {})
+    assert "| new | – a | – |" in after
+    assert "Empty cells: a: it has no memory." in after
+
+
+def test_comparison_of_auto_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cell(row: str, mean: float) -> MeasuredCell:
+        values, seeds = (mean, mean + 1, mean + 2), (10, 11, 12)
+        made = measure("ours", "toy 10 %", mean + 1, 1.0)
+        return replace(made, row=row, column="elec2 accuracy", values=values, seeds=seeds)
+
+    page = "<!-- comparison {0} --><!-- end comparison -->"
+    cells = {"auto-table": [cell("auto", 80.0), cell("feddrift", 79.0)]}
+    table = fill_page(page.format("specialists"), cells)
+    assert "| elec2 | 81.00 | feddrift 80.00 | +1.00 ± 0.00 | – | – | yes | no |" in table
+    assert fill_page(table, cells) == table
+    targets = fill_page(page.format("targets"), cells)
+    assert "- Within 0.5 points of the best specialist: 1 of 1 comparisons." in targets
+    assert "not run" in fill_page(page.format("parts"), {})
+    with pytest.raises(ConfigError, match="expected specialists, parts or targets"):
+        fill_page(page.format("others"), cells)
 
 
 def test_code_blocks_do_not_change_and_missing_ends_are_reported(made_up: None) -> None:

@@ -157,3 +157,31 @@ def test_rounds_can_be_left_out_of_a_mean_over_rounds_only():
     assert study(columns=columns, metric="prequential_accuracy").columns == columns
     with pytest.raises(ConfigError, match=r"got accuracy\. Remove 'after'"):
         study(columns=columns)
+
+
+def test_cells_may_have_their_own_recipe_or_be_left_out():
+    rows = (Row("fedavg"), Row("warmstart"))
+    columns = (Column("digits-full"), Column("churn-digits"))
+    recipes = {("fedavg", "churn-digits"): "fedavg,memory=fifo"}
+    left_out = {("warmstart", "digits-full"): "no sessions"}
+    made = study(rows=rows, columns=columns, reference="fedavg", recipes=recipes, left_out=left_out)
+    first, second = columns
+    assert made.rows_of(first) == [rows[0]]
+    assert made.rows_of(second) == list(rows)
+    assert [made.recipe_of(rows[0], column) for column in columns] == [
+        "fedavg",
+        "fedavg,memory=fifo",
+    ]
+    assert made.num_cells == 3 * len(made.seeds)
+    assert (made.mark_of("warmstart", "digits-full"), made.mark_of("fedavg", "digits-full")) == (
+        "a",
+        "",
+    )
+    assert made.describe_left_out() == " Empty cells: a: no sessions."
+    part = restrict_study(made, ["fedavg"])
+    assert (part.recipes, part.left_out) == (recipes, {})
+
+
+def test_cells_that_do_not_exist_are_rejected():
+    with pytest.raises(ConfigError, match="there is no cell nobody on digits-full"):
+        study(columns=(Column("digits-full"),), left_out={("nobody", "digits-full"): "no"})
