@@ -172,7 +172,15 @@ def test_two_guests_that_change_the_same_stage_are_rejected() -> None:
         get_recipe("fedavg+sfedpo+ode")
 
 
-SEVERAL_MODELS = {"feddrift", "feddrift-eager", "fedrc", "feddaa", "oracle", "local-only", "ifca"} | {"auto"}
+SEVERAL_MODELS = {
+    "feddrift",
+    "feddrift-eager",
+    "fedrc",
+    "feddaa",
+    "oracle",
+    "local-only",
+    "ifca",
+} | {"auto"}
 OTHER_SINGLE_MODELS = {"fine-tuned", "centralised"}
 SESSION_STARTS = {"warmstart", "average-start"}
 

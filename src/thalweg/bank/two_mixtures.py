@@ -105,7 +105,8 @@ class TwoMixtures:
     output of the first model for each class, as in FedDAA) and the mean loss of each model on the
     new ones:
 
-    - The prototypes are clustered (`theory.count_clusters`). Clusters are merged unless their
+    - If the labels of a client contradict the mean of all prototypes, the prototypes are clustered
+      (`theory.count_clusters`). Clusters are merged unless their
       labels contradict each other (`theory.label_conflict` above `max_conflict`) and no model
       has a loss of at most `sufficient_loss` on both. Usually one cluster remains.
     - Clusters are matched with models by linear sum assignment; the cost is the mean loss of the
@@ -450,12 +451,15 @@ class TwoMixtures:
 
     def _find_groups(self, seen: Seen) -> Ints:
         """Return (K,) the group of each client: clients with contradictory labels are apart."""
+        mean = mean_present(seen.prototypes)
+        if all(label_conflict(each, mean) <= self.max_conflict for each in seen.prototypes):
+            return np.zeros(len(seen.clients), dtype=np.int64)
         points = fill_missing(seen.prototypes, "impute")
         member_of = count_clusters(points, self.max_clusters).member_of
-        mean = np.stack(
+        losses = np.stack(
             [seen.losses[member_of == c].mean(axis=0) for c in range(member_of.max() + 1)]
         )
-        worst = np.maximum(mean[:, None], mean[None]).min(axis=2)
+        worst = np.maximum(losses[:, None], losses[None]).min(axis=2)
         return merge_agreeing(
             seen.prototypes, member_of, self.max_conflict, worst <= self.sufficient_loss
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from thalweg.core.types import Floats, Ints
 from thalweg.theory.inputs import as_array, count, number
 from thalweg.theory.masked_kmeans import masked_kmeans, mean_present
 from thalweg.theory.prototypes import row_distances
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 RESTARTS = 10
 
@@ -116,12 +120,19 @@ def _kmeans(values: Floats, num_clusters: int, seed: int) -> Ints:
     """scikit-learn's k-means on one thread, so that results do not depend on the cores."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with _find_thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # nearly equal points are handled here
         fitted = KMeans(num_clusters, n_init=RESTARTS, random_state=seed).fit(values)
     return np.asarray(fitted.labels_, dtype=np.int64)
+
+
+@cache
+def _find_thread_pools() -> ThreadpoolController:
+    """Return the thread pools of this process; finding them takes as long as a small k-means."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _centres(values: Floats, member_of: Ints) -> Floats:

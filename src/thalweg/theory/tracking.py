@@ -59,25 +59,30 @@ def fixed_share(
             f"losses must be finite or nan, with a column for each of {len(now)} predictors, got "
             f"shape {table.shape}."
         )
-    rows, mix_losses, kept, added = [], [], 1 - alpha, alpha / len(now)
-    for sample in table.tolist():  # plain floats: there are few predictors
+    is_missing = np.isnan(table)
+    lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
+    lowest = np.where(np.isfinite(lowest), lowest, 0.0)
+    factors = np.where(is_missing, 0.0, np.exp(eta * (lowest - np.nan_to_num(table))))
+    missing = [np.flatnonzero(row).tolist() for row in is_missing] if is_missing.any() else []
+    rows, ratios, kept, added = [], [], 1 - alpha, alpha / len(now)
+    for number, sample in enumerate(factors.tolist()):  # plain floats: there are few predictors
         rows.append(now)
-        # A predictor without a loss is not equal to itself.
-        available = [j for j, loss in enumerate(sample) if loss == loss]
-        lowest = min((sample[j] for j in available), default=0.0)
-        scaled = {j: now[j] * math.exp(eta * (lowest - sample[j])) for j in available}
-        old, new = sum(now[j] for j in available), sum(scaled.values())
+        moved = [weight * factor for weight, factor in zip(now, sample, strict=True)]
+        absent = missing[number] if missing else ()
+        old, new = 1.0 - sum(now[j] for j in absent), sum(moved)
         has_weight = new > 0
-        mix_losses.append(lowest - math.log(new / old) / eta if has_weight else 0.0)
-        moved = list(now)
+        ratios.append(new / old if has_weight else 1.0)
         if has_weight:
-            for j, weight in scaled.items():
-                moved[j] = weight * old / new
+            moved = [weight * old / new for weight in moved]
+            for j in absent:
+                moved[j] = now[j]
+        else:
+            moved = now
         now = [kept * weight + added for weight in moved]
     return FixedShare(
         np.array(rows, dtype=np.float64).reshape(table.shape),
         np.array(now, dtype=np.float64),
-        np.array(mix_losses, dtype=np.float64),
+        lowest[:, 0] - np.log(np.array(ratios, dtype=np.float64)) / eta,
     )
 
 
