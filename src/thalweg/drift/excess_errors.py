@@ -23,6 +23,7 @@ class ExcessErrorsState(NamedTuple):
     gap_tested: Floats  # (N,) samples in this sum
     wrong: Floats  # (N,) recent wrong predictions, with forgetting
     tested: Floats  # (N,) recent predictions, with forgetting
+    rounds: Floats  # (N,) rounds in which the client has trained
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,21 @@ class ExcessErrors:
     """Wrong predictions above the expected number that raise an alarm."""
     horizon: float = 200.0
     """Samples over which the earlier error is averaged."""
+    recovery: float = 5.0
+    """Rounds of training in which the slack falls by a factor of e after the start or an alarm."""
     action: Action = choice(ACTIONS, default=RecordOnly(), kw_only=True)
     """Action after an alarm, in the client's next round."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, slack="[0, 1)", threshold="(0, inf)", horizon="[1, inf)")
+        check_ranges(
+            self, slack="[0, 1)", threshold="(0, inf)", horizon="[1, inf)", recovery="(0, inf)"
+        )
 
     def init(self, num_clients: int) -> ExcessErrorsState:
         zeros = np.zeros(num_clients)
-        return ExcessErrorsState(zeros, np.full(num_clients, np.nan), zeros, zeros, zeros, zeros)
+        return ExcessErrorsState(
+            zeros, np.full(num_clients, np.nan), zeros, zeros, zeros, zeros, zeros
+        )
 
     def update(
         self, state: ExcessErrorsState, clients: Ints, values: Floats
@@ -97,7 +104,8 @@ class ExcessErrors:
         )
         is_known = np.isfinite(bound)
         expected = np.where(is_known, np.minimum(np.nan_to_num(bound) + gap, earlier), 1.0)
-        excess = np.maximum(old.excess + wrong - tested * (expected + self.slack), 0.0)
+        slack = self.slack + (1 - self.slack) * np.exp(-old.rounds / self.recovery)
+        excess = np.maximum(old.excess + wrong - tested * (expected + slack), 0.0)
         alarmed = excess > self.threshold
         is_counted = is_known & (tested > 0)
         decay = np.exp(-tested / self.horizon)
@@ -108,5 +116,6 @@ class ExcessErrors:
             gap_tested=old.gap_tested + np.where(is_counted, tested, 0.0),
             wrong=old.wrong * decay + wrong,
             tested=old.tested * decay + tested,
+            rounds=old.rounds + np.isfinite(loss),
         )
         return update_rows(state, clients, now, alarmed, self.init(len(clients))), alarmed
