@@ -63,6 +63,21 @@ def test_shards_run_each_cell_once_and_the_last_one_writes_the_table(thalweg, tm
     assert "4 of them finished before" in " ".join(thalweg(*words).stdout.split())
 
 
+def test_auto_is_compared_with_the_best_specialist(thalweg):
+    words = ["reproduce", "auto-table", "--seeds", "3,4,5", "--workers", "1"]
+    part = "auto,fedavg,stream-ours,warmstart,streams-synthetic 5%"
+    before = thalweg(*words, "--only", part, "--show")
+    assert "Within 0.5 points" not in before.stdout, "nothing to compare"
+    done = thalweg(*words, "--only", part)
+    assert done.returncode == 0, done.stderr
+    assert "9 runs, 0 of them finished before" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert "a: the world has no sessions" in text
+    assert "auto and the best specialist" in text
+    assert "of 1 comparisons" in text
+    assert "target: at least 9 of 18" in text
+
+
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2"])
 def test_invalid_shard_is_rejected(thalweg, shard):
     done = thalweg("reproduce", "sfedpo-table-1", "--shard", shard)

@@ -99,7 +99,7 @@ STREAM_RECIPES = {
     "fine-tuned": "stream-uniform+fine-tuned",
     "centralised": f"centralised,memory=fifo,{KEEP_ALL}",
 }
-STEP_LENGTH = 10
+STEP_LENGTH = 15  # as in feddaa-detector
 STEPS = (
     f"world.rounds_per_step={STEP_LENGTH}",
     f"rounds={6 * STEP_LENGTH}",
@@ -107,7 +107,7 @@ STEPS = (
     "prequential=50",
 )
 STEP_RECIPES = {
-    "feddaa": f"feddaa,bank.every={STEP_LENGTH}",
+    "feddaa": f"feddaa,bank.every={STEP_LENGTH},weights.basis=explained",
     "fedrc": "fedrc,local.lr=0.1",
     "feddrift": f"feddrift,bank.initial_models=2,bank.every={STEP_LENGTH},bank.reassign=true",
 }
