@@ -83,7 +83,8 @@ def test_auto_without_a_part_differs_in_this_part(part):
         whole, other = (make_plan(row, world).recipe for row in (AUTO, name_ablation(part)))
         assert getattr(whole, stage) != getattr(other, stage)
         changed = {name for name in vars(whole) if getattr(whole, name) != getattr(other, name)}
-        assert changed == {stage} | ({"weights", "alarm"} if part == "bank" else set())
+        # The weights and the alarm of auto need several models.
+        assert changed - ({"weights", "alarm"} if part == "bank" else set()) == {stage}
 
 
 def test_seeds_are_not_those_by_which_constants_are_chosen():

@@ -77,13 +77,15 @@ class World:
     has_concept_drift: bool = True
     """Whether one model cannot be right for all clients and rounds."""
     session: int | None = None
+    """Session in which the headline is measured; None: there are no sessions, or all count."""
     after: int | None = None
+    """The headline leaves out the rounds up to this one; None: none."""
     memory: str = "uniform-ratio"
     """Memory of FedAvg and its variants in the studies of this kind of world."""
     weights: str = "equal"
     """Their weights."""
     recipes: Mapping[str, str] = field(default_factory=dict)
-    """Settings of rows that are specific to this kind of world; with their selection of clients."""
+    """Recipes of rows with settings for this kind of world, without the selection of clients."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Rows that cannot run in this world, with the reasons."""
 
@@ -145,7 +147,7 @@ def _churn(note: str, session: int, *overrides: str, share: float | None = None)
 def _steps(scenario: str, *overrides: str) -> World:
     return World(
         scenario,
-        "step_accuracy",
+        "mean_client_accuracy",  # evaluated at the ends of steps
         overrides=(*STEPS, *overrides),
         share=0.5,
         memory="replace",
@@ -246,7 +248,10 @@ def make_recipe(row: str, world: World) -> str:
         part = next((part for part in ABLATIONS if row == name_ablation(part)), None)
         return _make_auto(part, world)
     known = {
-        "warmstart": "warmstart,session_start.first_start=random,session_start.scale=10.0",
+        "warmstart": (
+            f"warmstart,memory={world.memory},session_start.first_start=random,"
+            "session_start.scale=10.0"
+        ),
         "feddaa": "feddaa,bank.every=10",
         BY_ALARM: "feddaa,bank.every=none,alarm=page-hinkley,alarm.action=recluster",
         "fedrc": "fedrc,memory=fifo",
