@@ -107,6 +107,7 @@ STEPS = (
     f"rounds={6 * STEP_LENGTH}",
     f"evaluate_every={STEP_LENGTH}",
     "prequential=50",
+    "tasks=false",  # not shown; they take most of the time
 )
 STEP_RECIPES = {
     "feddaa": f"feddaa,bank.every={STEP_LENGTH},weights.basis=explained",
