@@ -11,6 +11,7 @@ from contracts.alarm import find_alarms
 from thalweg.drift import ExcessErrors
 
 NAN = math.nan
+AT_ONCE = 1e-6  # recovery: the slack has its final value after the first round of training
 HALF = math.log(2)  # the loss at which half of the probability may be on wrong classes
 
 
@@ -23,7 +24,7 @@ def watch(alarm: ExcessErrors, rounds: Sequence[Sequence[float]]) -> float:
 
 
 def test_errors_above_the_bound_of_the_last_loss_are_counted() -> None:
-    alarm = ExcessErrors(slack=0.1, threshold=100.0)
+    alarm = ExcessErrors(slack=0.1, threshold=100.0, recovery=AT_ONCE)
     # The loss of the round before counts, not that of the round itself.
     assert watch(alarm, [(0, 0, HALF), (9, 10, 0.0)]) == 9 - 10 * (0.5 + 0.1)
     assert watch(alarm, [(0, 0, 0.0), (9, 10, HALF)]) == 9 - 10 * 0.1
@@ -36,13 +37,20 @@ def test_nothing_is_expected_before_the_first_training() -> None:
 
 def test_one_round_with_enough_samples_is_sufficient() -> None:
     """A time step whose samples all arrive in one round, after training without arrivals."""
-    rounds = [[57, 64, NAN], [0, 0, 0.5], [0, 0, 0.1], [50, 64, 0.9]]
-    assert find_alarms(ExcessErrors(), rounds) == [3]  # type: ignore[arg-type]
+    rounds = [[57, 64, NAN], [0, 0, 0.5], *[[0, 0, 0.1]] * 4, [50, 64, 0.9]]
+    assert find_alarms(ExcessErrors(), rounds) == [6]  # type: ignore[arg-type]
 
 
 def test_the_sum_counts_samples_whatever_the_number_of_rounds() -> None:
     few = [[0, 0, 0.0], *[[4, 5, NAN]] * 10]  # excess 4 - 5 * (gap + 0.1)
-    assert find_alarms(ExcessErrors(), few) == [3]  # type: ignore[arg-type]
+    assert find_alarms(ExcessErrors(recovery=AT_ONCE), few) == [3]  # type: ignore[arg-type]
+
+
+def test_errors_are_allowed_while_the_model_recovers() -> None:
+    """After an alarm the new model has to be trained, which is not another change."""
+    rounds = [[0, 0, 0.1]] * 6 + [[9, 10, 0.1]] * 4
+    assert find_alarms(ExcessErrors(recovery=1.0), rounds) == [7]  # type: ignore[arg-type]
+    assert find_alarms(ExcessErrors(recovery=100.0), rounds) == []  # type: ignore[arg-type]
 
 
 def test_a_model_that_knows_its_samples_by_heart_raises_no_alarm() -> None:

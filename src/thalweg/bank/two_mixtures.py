@@ -364,7 +364,11 @@ class TwoMixtures:
             began = roster.rnd // self.every * self.every
             starting[:] = began > state.began
         elif roster.alarmed is not None:
-            starting[np.intersect1d(roster.alarmed, require_cohort(roster))] = True
+            alarmed = np.intersect1d(roster.alarmed, require_cohort(roster))
+            is_young = (state.began[alarmed] > 0) & (
+                roster.rnd - state.began[alarmed] < self.patience
+            )
+            starting[alarmed[~is_young]] = True
             began = roster.rnd
         if starting.any():
             old, new, since = state.old.copy(), state.new.copy(), state.began.copy()
