@@ -22,7 +22,7 @@ def auto(*, participation: float = 1.0) -> Recipe:
         memory=Balanced(half_life=0.1),
         selection=BalancedCohort(participation),
         weights=ByArrivals(),
-        server=Averaged(power=3.0, models="after"),
+        server=Averaged(power=10.0, models="after"),
         bank=TwoMixtures(),
         session_start=Judged(),
         session_trigger=Presence(),
