@@ -396,7 +396,7 @@ class TwoMixtures:
         num_models = len(mix)
         groups = self._find_groups(seen)
         num_groups = int(groups.max()) + 1
-        means = np.stack([seen.losses[groups == g].mean(axis=0) for g in range(num_groups)])
+        means = self._mean_losses(seen, groups)
         new_cost = float(np.log(state.mass.shape[2])) + self.sufficient_loss
         contradicts = num_groups > 1 or self._has_changed(seen)
         if not contradicts and means.min() > self.sufficient_loss:
@@ -427,7 +427,35 @@ class TwoMixtures:
             model_of[group] = len(mix)
             mix = np.vstack([mix, np.eye(num_models)[parent]])
         state = _add_models(state, len(mix) - num_models, rnd)
-        return self._seed(state, seen, model_of[groups]), mix, opened
+        models = self._prefer_own(state, seen, model_of[groups], rnd)
+        return self._seed(state, seen, models), mix, opened
+
+    def _mean_losses(self, seen: Seen, groups: Ints) -> Floats:
+        """Return (groups, models) the mean losses of each group.
+
+        Clients for which one of the models is sufficient count only if there are no others.
+        """
+        is_open = seen.losses.min(axis=1) > self.sufficient_loss
+        members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
+        return np.stack(
+            [
+                seen.losses[rows[is_open[rows]] if is_open[rows].any() else rows].mean(axis=0)
+                for rows in members
+            ]
+        )
+
+    def _prefer_own(self, state: TwoMixturesState, seen: Seen, models: Ints, rnd: int) -> Ints:
+        """Return the models (K,) of clients: that of the group, or an own one that is much better.
+
+        A model that was opened recently is given up only for one that is sufficient.
+        """
+        known = seen.losses.shape[1]
+        losses = np.pad(seen.losses, ((0, 0), (0, len(state.opened) - known)), constant_values=np.inf)
+        own, rows = seen.losses.argmin(axis=1), np.arange(len(models))
+        is_better = losses[rows, models] - losses[rows, own] > self.sufficient_loss
+        is_young = (state.opened >= 0) & (rnd - state.opened < self.patience)
+        is_free = ~is_young[models] | (losses[rows, own] <= self.sufficient_loss)
+        return np.where(is_better & is_free, own, models)
 
     def _has_changed(self, seen: Seen) -> bool:
         """Return whether the labels of new samples contradict those of old ones."""

@@ -68,6 +68,7 @@ def make_client_pool(
     num_params: int,
     own_positions: Ints | None = None,
     smallest_batch: int = 1,
+    output_bias: slice | None = None,
 ) -> ClientPool:
     """Return the clients of a plan before the first round, with their world and timetable.
 
@@ -76,6 +77,7 @@ def make_client_pool(
     clients, world = make_client_program(
         plan, data, num_params, own_positions, smallest_batch, noise=SimulatedNoise()
     )
+    clients = replace(clients, output_bias=output_bias)
     timetable = make_timetable(plan, world.num_clients)
     if getattr(plan.recipe.bank, "merges_clients", False):
         merged = MergedWorld(world, timetable)
@@ -112,7 +114,7 @@ def make_client_program(
         num_params,
         own_positions,
         smallest_batch,
-        data.all_labels("train") if data.task == "regression" else None,
+        numbers=data.all_labels("train") if data.task == "regression" else None,
         noise=noise,
     )
     check_own_positions(clients)
@@ -322,7 +324,9 @@ def _make_engine(
     """Return the federation without faults."""
     scenario, recipe = plan.scenario, plan.recipe
     client_pool = (
-        make_client_pool(plan, data, net.num_params, net.own_positions, net.smallest_batch)
+        make_client_pool(
+            plan, data, net.num_params, net.own_positions, net.smallest_batch, net.output_bias
+        )
         if client_pool is None
         else client_pool
     )

@@ -210,7 +210,7 @@ def run_plan(
     for name in plan.scenario.metrics:
         get_named_metric(name, data.task, data.name)  # reject one of another task
     client_pool = make_client_pool(
-        plan, data, net.num_params, net.own_positions, net.smallest_batch
+        plan, data, net.num_params, net.own_positions, net.smallest_batch, net.output_bias
     )
     data = apply_views(data, client_pool.world)
     if federate is None:

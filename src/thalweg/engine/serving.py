@@ -12,7 +12,7 @@ from thalweg.federation import ClientState, ServedModels, ServerState, get_serve
 from thalweg.federation.serving import ServingState, name_predictors
 from thalweg.recipes import Recipe
 from thalweg.recipes.base import list_predictors
-from thalweg.serving import AVERAGED, LAST_LABEL, LATEST, MODEL, TRAINED, Serving
+from thalweg.serving import ADJUSTED, AVERAGED, LAST_LABEL, LATEST, MODEL, TRAINED, Serving
 
 
 def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPool) -> ServedModels:
@@ -34,42 +34,56 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
     has_averages = AVERAGED in list_predictors(recipe)
     blocks: list[Floats32] = [server.bank, *([served.models] if has_averages else [])]
     first_own = num_models * len(blocks)
-    trained = {
-        client: state.trained
-        for client, state in sorted(client_pool.states.items())
-        if state.trained is not None
-    }
-    columns = {client: first_own + place for place, client in enumerate(trained)}
-    mixtures = np.zeros((number, first_own + len(trained)))
+    own_models: list[Floats32] = []
+    mixtures = np.zeros((number, first_own + 2 * len(client_pool.states)))
+    bias = client_pool.clients.output_bias
     for client in range(number):
-        weights = mix_predictors(
-            recipe, client_pool.states.get(client), num_models, client in trained
-        )
-        mine = mixtures[client]
+        state, mine = client_pool.states.get(client), mixtures[client]
+        trained = None if state is None else state.trained
+        weights = mix_predictors(recipe, state, num_models, trained is not None, bias is not None)
         mine[:num_models] += weights.pop(LATEST, 0.0) * usual[client]
         if has_averages:
             mine[num_models:first_own] += weights.pop(AVERAGED, 0.0) * usual[client]
-        if client in trained:
-            mine[columns[client]] += weights.pop(TRAINED, 0.0)
+        if trained is not None:
+            mine[first_own + len(own_models)] = weights.pop(TRAINED, 0.0)
+            own_models.append(trained)
+        if share := weights.pop(ADJUSTED, 0.0):
+            assert state is not None and state.serving is not None
+            main = int(usual[client].argmax())
+            base = server.bank
+            model = base[main].copy()
+            model[bias] += recipe.serving.get_offsets(state.serving.policy)
+            mine[first_own + len(own_models)] = share
+            own_models.append(model)
         for name, weight in weights.items():
             mine[int(name.partition(" ")[2])] += weight
+    mixtures = mixtures[:, : first_own + len(own_models)]
     default = np.zeros(mixtures.shape[1])
     start = first_own - num_models  # the models that the server evaluates
     default[start:first_own] = served.shares
-    models = np.concatenate([*blocks, *(own[None] for own in trained.values())])
+    models = np.concatenate([*blocks, *(own[None] for own in own_models)])
     return ServedModels(models, default, mixtures)
 
 
 def mix_predictors(
-    recipe: Recipe, state: ClientState | None, num_models: int, has_trained: bool
+    recipe: Recipe,
+    state: ClientState | None,
+    num_models: int,
+    has_trained: bool,
+    has_output_bias: bool = True,
 ) -> dict[str, float]:
     """Return the weights of the models of one client for a sample without a predecessor."""
     serving = recipe.serving
     assert serving is not None
     own = _get_state(serving, state)
     names = name_predictors(recipe, own.num_models)
-    available = np.array([_is_available(name, num_models, has_trained) for name in names])
-    weights = serving.mix(own.policy, available).tolist()
+    missing = {LAST_LABEL}
+    if not has_trained:
+        missing.add(TRAINED)
+    if not has_output_bias or state is None:
+        missing.add(ADJUSTED)
+    available = np.array([name not in missing and _exists(name, num_models) for name in names])
+    weights = serving.mix(own.policy, names, available).tolist()
     return {name: weights[row] for row, name in enumerate(names) if available[row]}
 
 
@@ -84,7 +98,7 @@ def measure_weights(recipe: Recipe, client_pool: ClientPool) -> dict[str, Any]:
         names = name_predictors(recipe, own.num_models)
         is_known = {TRAINED: state.trained is not None, LAST_LABEL: len(own.last) > 0}
         available = np.array([is_known.get(name, True) for name in names])
-        for name, weight in zip(names, serving.mix(own.policy, available).tolist(), strict=True):
+        for name, weight in zip(names, serving.mix(own.policy, names, available).tolist(), strict=True):
             kind = MODEL if name.startswith(f"{MODEL} ") else name
             total[kind] = total.get(kind, 0.0) + weight
     number = len(client_pool.states)
@@ -97,7 +111,5 @@ def _get_state(serving: Serving, state: ClientState | None) -> ServingState:
     return ServingState(serving.init(), np.empty(0))
 
 
-def _is_available(name: str, num_models: int, has_trained: bool) -> bool:
-    if name.startswith(f"{MODEL} "):
-        return int(name.partition(" ")[2]) < num_models
-    return name != LAST_LABEL and (name != TRAINED or has_trained)
+def _exists(name: str, num_models: int) -> bool:
+    return not name.startswith(f"{MODEL} ") or int(name.partition(" ")[2]) < num_models

@@ -72,6 +72,8 @@ class ClientProgram(Capabilities):
     """Positions in the model at which each client continues from its own values; none: nowhere."""
     smallest_batch: int = 1
     """The least number of samples in a mini-batch: `Net.smallest_batch`."""
+    output_bias: slice | None = None
+    """Positions of the biases of the outputs in the model, `Net.output_bias`; none: not known."""
     numbers: npt.NDArray[Any] | None = None
     """Numbers to predict of the training part, (n,) or (n, D), in a regression; none: classes."""
     noise: NoiseSource = field(kw_only=True)

@@ -329,6 +329,16 @@ class ModuleNet(Net):
         return True  # training mode is requested with seeds
 
     @property
+    def output_bias(self) -> slice | None:
+        """The biases of the last layer if it is an nn.Linear whose outputs are those of the net."""
+        first = 0
+        for name, shape in self.layer.params.items():
+            if name == f"{self.layer.head}.bias" and shape == self.shapes[-1]:
+                return slice(first, first + prod(shape))
+            first += prod(shape)
+        return None
+
+    @property
     def num_buffers(self) -> int:
         return sum(map(prod, self.layer.buffers.values()))
 

@@ -166,6 +166,19 @@ class Net:
         """Positions of the vector at which each client keeps its own values; None: none."""
         return None
 
+    @property
+    def output_bias(self) -> slice | None:
+        """Positions of the biases that are added to the outputs; None: there are none.
+
+        >>> from thalweg.nets import Mlp
+        >>> Mlp(hidden=(3,)).build(input_shape=(2,), num_classes=2).output_bias
+        slice(15, 17, None)
+        """
+        shapes = self.param_shapes
+        if not shapes or shapes[-1] != self.shapes[-1]:
+            return None
+        return slice(self.num_params - prod(shapes[-1]), self.num_params)
+
     @cached_property
     def can_stack(self) -> bool:
         """True if `apply_stacked` is available for this net."""

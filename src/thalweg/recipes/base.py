@@ -64,7 +64,7 @@ from thalweg.memory import (
 )
 from thalweg.sample_weights import SAMPLE_WEIGHTS, AssignsWeights, SampleWeights
 from thalweg.selection import RULES, Available, Selection
-from thalweg.serving import AVERAGED, LAST_LABEL, LATEST, SERVINGS, TRAINED, Serving
+from thalweg.serving import ADJUSTED, AVERAGED, LAST_LABEL, LATEST, SERVINGS, TRAINED, Serving
 from thalweg.sessions import (
     SESSION_STARTS,
     SESSION_TRIGGERS,
@@ -235,7 +235,7 @@ def list_predictors(recipe: Recipe) -> tuple[str, ...]:
     used = set(recipe.serving.predictors)
     if not isinstance(recipe.server, HasEvalModel):
         used.discard(AVERAGED)
-    return (LATEST, *(name for name in (AVERAGED, TRAINED, LAST_LABEL) if name in used))
+    return (LATEST, *(name for name in (AVERAGED, TRAINED, LAST_LABEL, ADJUSTED) if name in used))
 
 
 def has_single_model(recipe: Recipe) -> bool:

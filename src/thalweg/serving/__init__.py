@@ -4,6 +4,7 @@ To add a policy, write a class with the methods of `Serving` and add it to `SERV
 """
 
 from thalweg.serving.base import (
+    ADJUSTED,
     AVERAGED,
     LAST_LABEL,
     LATEST,

@@ -15,7 +15,8 @@ LATEST = "latest"  # the model that the client received for this round; of sever
 AVERAGED = "averaged"  # the model that the server evaluates, if it differs from the trained one
 TRAINED = "trained"  # the result of the client's last local steps
 LAST_LABEL = "last_label"  # the class, or the numbers, of the previous sample
-OPTIONAL = (AVERAGED, TRAINED, LAST_LABEL)
+ADJUSTED = "adjusted"  # the received model, adjusted by the policy to the labels of the client
+OPTIONAL = (AVERAGED, TRAINED, LAST_LABEL, ADJUSTED)
 MODEL = "model"  # a model of a bank from which clients receive several, with its number
 
 
@@ -55,7 +56,7 @@ class Serving(Protocol):
         """
         ...
 
-    def mix(self, state: Any, available: Bools) -> Floats:
+    def mix(self, state: Any, names: tuple[str, ...], available: Bools) -> Floats:
         """Return (J,) the weights of the available predictors for the next sample; the sum is one.
 
         At least one predictor is available. The weight of others is zero.

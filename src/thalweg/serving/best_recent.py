@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -11,12 +12,15 @@ from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats
 from thalweg.serving.base import (
+    ADJUSTED,
     AVERAGED,
     LAST_LABEL,
+    LATEST,
     TRAINED,
     ArrivedSamples,
     Bools,
 )
+from thalweg.serving.label_offsets import LabelOffsets, adjust, learn_offsets
 from thalweg.theory import fixed_share, optimal_rates
 
 FLOOR = 0.01  # share of the uniform distribution in the probabilities of the log loss
@@ -30,6 +34,9 @@ class RecentWeights(NamedTuple):
     num_targets: int = 0  # regression: targets so far, their mean and squared deviations from it
     mean: Floats = np.empty(0)  # (D,)
     squares: float = 0.0
+    labels: LabelOffsets = LabelOffsets()
+    restarted: bool = False  # past losses were forgotten, and no sample has arrived since
+    default: int = 0  # the predictor that is used if nothing is known
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class BestRecent:
     In the second case a round is one step: its losses are added, `switch_every` counts rounds, the
     weights do not change during a round, and the last label is that of the round before.
     """
-    idle_share: float = 0.1
+    idle_share: float = 0.5
     """Share of the weights that moves to the received model in a round without samples."""
     averaged: bool = True
     """Whether clients receive and use the averaged model of the server, if there is one."""
@@ -112,6 +119,11 @@ class BestRecent:
     """Whether clients use the result of their last local steps."""
     last_label: bool = True
     """Whether clients use the class (the number) of the previous sample."""
+    adjusted: bool = True
+    """Whether clients use the received model adjusted to the frequencies of their labels."""
+    horizon: float = 500.0
+    """Samples over which the adjustment is learnt."""
+    base: str = "latest"
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -132,7 +144,12 @@ class BestRecent:
     @property
     def predictors(self) -> tuple[str, ...]:
         """The optional predictors in use."""
-        uses = {AVERAGED: self.averaged, TRAINED: self.trained, LAST_LABEL: self.last_label}
+        uses = {
+            AVERAGED: self.averaged,
+            TRAINED: self.trained,
+            LAST_LABEL: self.last_label,
+            ADJUSTED: self.adjusted,
+        }
         return tuple(name for name, is_used in uses.items() if is_used)
 
     def init(self) -> RecentWeights:
@@ -143,6 +160,8 @@ class BestRecent:
     ) -> tuple[RecentWeights, npt.NDArray[Any]]:
         number = len(samples.names)
         weights = _add_predictors(state.weights, number)
+        if ADJUSTED in samples.names and not samples.is_regression:
+            state, samples = self._adjust(state, samples)
         is_known = np.asarray(np.isfinite(samples.outputs).all(axis=2)).T  # (n, J)
         finite = np.where(is_known.T[:, :, None], samples.outputs, 0.0)
         samples = samples._replace(outputs=finite)
@@ -160,25 +179,43 @@ class BestRecent:
         used = self._select(np.broadcast_to(before, is_known.shape), is_known)
         mixed = np.einsum("nj,jnc->nc", used, outputs)
         predicted = mixed if samples.is_regression else mixed.argmax(axis=1)
-        return state._replace(weights=run.after), predicted
+        default = _find_default(samples.names)
+        return state._replace(weights=run.after, restarted=False, default=default), predicted
+
+    def get_offsets(self, state: RecentWeights) -> Floats:
+        """Return (C,) the offsets of the classes of the adjusted model."""
+        return state.labels.offsets if len(state.labels.offsets) else np.zeros(1)
 
     def restart(self, state: RecentWeights) -> RecentWeights:
         """Forget past losses: the received model predicts until the next sample."""
-        return state._replace(weights=np.empty(0))
+        return state._replace(weights=np.empty(0), restarted=True)
 
     def skip_round(self, state: RecentWeights) -> RecentWeights:
         """Move a part of all weights to the received model, because all models have changed."""
         if len(state.weights) == 0:
             return state
         weights = (1 - self.idle_share) * state.weights
-        weights[0] += self.idle_share
+        weights[state.default] += self.idle_share
         return state._replace(weights=weights)
 
-    def mix(self, state: RecentWeights, available: Bools) -> Floats:
+    def mix(self, state: RecentWeights, names: Sequence[str], available: Bools) -> Floats:
         if len(state.weights) == 0:  # nothing is known about any predictor
-            return np.asarray(np.arange(len(available)) == available.argmax(), float)
+            default = 0 if state.restarted else _find_default(names)
+            return np.asarray(np.arange(len(available)) == default, float)
         weights = _add_predictors(state.weights, len(available))
         return np.asarray(self._select(weights[None], available[None])[0])
+
+    def _adjust(
+        self, state: RecentWeights, samples: ArrivedSamples
+    ) -> tuple[RecentWeights, ArrivedSamples]:
+        """Return the state and the samples with the outputs of the adjusted model."""
+        names, outputs = samples.names, samples.outputs.copy()
+        rows = [names.index(n) for n in (self.base, LATEST) if n in names]
+        base = next(outputs[r] for r in rows if np.isfinite(outputs[r]).all())
+        found = adjust(state.labels, base)
+        outputs[names.index(ADJUSTED)] = found
+        labels = learn_offsets(state.labels, found, samples.targets.astype(np.int64), self.horizon)
+        return state._replace(labels=labels), samples._replace(outputs=outputs)
 
     def _select(self, weights: Floats, available: Bools) -> Floats:
         """Return (n, J) the weights with which predictors are mixed."""
@@ -227,6 +264,11 @@ def _hold_last_label(samples: ArrivedSamples, is_known: Bools) -> tuple[ArrivedS
     outputs, is_known = samples.outputs.copy(), is_known.copy()
     outputs[row], is_known[:, row] = outputs[row, :1], is_known[0, row]
     return samples._replace(outputs=outputs), is_known
+
+
+def _find_default(names: Sequence[str]) -> int:
+    """Return the position of the averaged model, or of the received one if there is no average."""
+    return names.index(AVERAGED if AVERAGED in names else LATEST)
 
 
 def _add_predictors(weights: Floats, number: int) -> Floats:
