@@ -135,6 +135,27 @@ def test_a_forged_message_has_the_effect_of_a_lost_one(recipe: str) -> None:
     assert updates.extra_metrics["rejected"] == 1
 
 
+@pytest.mark.parametrize("name", ["loss", "rounds_waited"])
+@pytest.mark.parametrize("selection", ["balanced-cohort", "dpcs", "power-of-choice"])
+def test_survey_response_cannot_replace_other_numbers_of_the_server(
+    selection: str, name: str
+) -> None:
+    def with_another_name(fields: dict[str, Any]) -> None:
+        if "values" in fields:
+            fields["values"][name] = np.array([1e8])
+
+    plan, liar = plan_of("fedavg", [f"selection={selection}", *MANY], "digits-partial"), 0
+    federation = Lying(plan, with_another_name, [liar])
+    server, history = play(plan, federation, rounds=3)
+    rejected = [each for updates in history if updates is not None for each in updates.rejections]
+    assert {each.client for each in rejected} == {liar}
+    assert all(f"SurveyResponse: the name '{name}' is" in str(each) for each in rejected)
+    asked = {name for name in server.known if name in ("label_mix", "candidate_loss")}
+    assert asked
+    assert np.isnan(server.known[asked.pop()][liar]).all()
+    assert max(np.nanmax(values) for values in server.known.values()) < 1e8
+
+
 @pytest.mark.parametrize("recipe", [*SPEAKERS, "fedavg", "flwf-2t", "warmstart"])
 def test_no_honest_client_is_rejected_by_tight_limits(recipe: str) -> None:
     plan = plan_for(recipe)
