@@ -83,6 +83,7 @@ class Judged:
     """
 
     needs_single_model: ClassVar[bool] = False
+    max_probe_rounds: ClassVar[int] = 0
     needs_class_labels: ClassVar[bool] = False
     bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
     monitors: ClassVar[str] = "the losses of candidate models at the start of each session"
