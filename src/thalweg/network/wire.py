@@ -53,7 +53,9 @@ from thalweg.theory.masked_sums import (
 
 FORMAT = 5  # changes with the fields of the messages
 MAX_HEADER_BYTES = 1 << 20  # for everything but arrays
-MAX_MODEL = UPPER_BOUNDS["MODELS"] - 1  # largest number of a model; clients keep values by number
+MAX_MODEL = (
+    int(UPPER_BOUNDS["MODELS"]) - 1
+)  # largest number of a model; clients keep values by number
 NO_MASKING = "the recipe does not mask updates."
 NO_NUMBERS = "the targets of the run are class labels."
 MASK_KEY_FIELDS = {
