@@ -113,6 +113,16 @@ def test_alarms_of_a_share_of_the_clients_restart_the_average():
     assert len(restarted.recent) == 0, "alarms count from the restart"
 
 
+@pytest.mark.parametrize(("num_clients", "restarts"), [(5, True), (6, False), (20, False)])
+def test_alarms_of_one_client_restart_no_average_of_six_or_more(num_clients, restarts):
+    rule, clients = Averaged(), np.arange(num_clients)
+    state, _ = play(rule, [1, 2, 5])
+    for _ in range(4):
+        state, decision = rule.note_alarms(state, clients, clients == 0)
+        assert (decision is not None) == restarts
+        state, _ = rule.step(state, ZERO, ONE, np.ones(1))
+
+
 def test_several_alarms_of_a_client_count_once():
     rule, (state, _) = Averaged(restart_share=0.5), play(Averaged(), [1])
     for _ in range(3):

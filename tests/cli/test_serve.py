@@ -16,7 +16,7 @@ from thalweg.cli.main import app
 from thalweg.cli.serve import ServeArguments, _EventPrinter, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.builders import add_default_clipping
-from thalweg.engine.plan import make_plan
+from thalweg.engine.plan import Plan, make_plan, plan_from_toml
 from thalweg.network.flower.certs import make_certs
 from thalweg.network.flower.serve_options import ServeOptions
 from thalweg.streams import LiveWorld
@@ -204,6 +204,19 @@ def test_updates_are_clipped_by_default(
     assert served.recipe.robust == robust
     assert re.search(note, words)
     assert replace(served, recipe=plan.recipe) == plan
+
+
+@pytest.mark.parametrize(("sets", "robust"), [([], NormClip()), (["--set", "robust=none"], None)])
+def test_served_plan_has_the_default_clipping(
+    sets: list[str], robust: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Plan] = []
+    monkeypatch.setattr("thalweg.cli.serve._run_server", lambda plan, *others: served.append(plan))
+    folder = tmp_path / "run"
+    output = run_command(*WORDS, *sets, "--port", str(free_port()), "--out", str(folder))
+    stored = plan_from_toml((folder / "plan.toml").read_text(), "plan.toml")
+    assert [plan.recipe.robust for plan in (*served, stored)] == [robust, robust]
+    assert "robust=none" in output, "the remedy, or the warning"
 
 
 def test_wait_for_rejected_clients_is_printed_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:

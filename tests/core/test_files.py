@@ -159,3 +159,27 @@ def test_every_changed_byte_of_a_sealed_object_is_detected() -> None:
         except ValueError:
             continue
         assert found == unseal(payload), "only spaces differ"
+
+
+def test_synchronisation_reaches_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests of power cuts replace `System`; this one uses the real one."""
+    synced: list[tuple[int, int]] = []
+    real = os.fsync
+
+    def record(file: int) -> None:
+        found = os.fstat(file)
+        synced.append((found.st_ino, found.st_size))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", record)
+    with using(files.System(is_syncing=True)):
+        write_file(tmp_path / "a", b"abc")
+        sync_folder(tmp_path)
+    assert synced[0] == ((tmp_path / "a").stat().st_ino, 3), "after the content was written"
+    assert synced[1][0] == tmp_path.stat().st_ino
+    with using(files.System(is_syncing=False)):
+        write_file(tmp_path / "b", b"abc")
+        sync_folder(tmp_path)
+    assert len(synced) == 2

@@ -135,6 +135,61 @@ def test_a_forged_message_has_the_effect_of_a_lost_one(recipe: str) -> None:
     assert updates.extra_metrics["rejected"] == 1
 
 
+ALARM = ["alarm=excess-errors", "alarm.threshold=0.5", "prequential=3"]
+PARTS = {
+    "bank": ["bank=two-mixtures", "bank.every=1"],
+    "alarm": ["bank=two-mixtures", "alarm.action=recluster", "serving=best-recent"],
+    "weights": ["weights=by-arrivals", "server=averaged", "alarm.action=drop-outdated"],
+    "labels": ["selection=balanced-cohort", "weights=label-balanced"],
+    "sessions": ["session_start=judged", "session_trigger=presence", "session_trigger.tolerance=0"],
+}
+
+
+def zero(fields: dict[str, Any]) -> None:
+    for part in ("uploads", "values", "reports"):
+        for name, vector in fields.get(part, {}).items():
+            fields[part][name] = np.zeros_like(vector)
+    if "num_tested" in fields:  # many wrong predictions, and the largest loss
+        fields["num_tested"] = np.full_like(fields["num_tested"], 10_000_000)
+        fields["num_correct"] = np.zeros_like(fields["num_correct"])
+        fields["losses"] = np.full_like(fields["losses"], 9e8)
+
+
+SLOW_LIES = [pytest.param(lie, marks=pytest.mark.slow) for lie in (huge, negative)]
+
+
+@pytest.mark.parametrize("lie", [zero, *SLOW_LIES])
+@pytest.mark.parametrize("part", PARTS)
+def test_the_server_continues_if_three_of_twenty_clients_lie(part: str, lie: Lie) -> None:
+    overrides = [*([] if part == "bank" else ALARM), *PARTS[part], *MANY]
+    plan = plan_of("fedavg", overrides, "digits-partial")
+    server, _ = play(plan, Lying(plan, lie, [0, 5, 9]), rounds=4)
+    assert server.rnd == 4
+    assert np.isfinite(server.bank).all()
+    assert np.abs(server.bank).max() < 1e3
+
+
+@pytest.mark.parametrize("name", ["loss", "rounds_waited"])
+@pytest.mark.parametrize("selection", ["balanced-cohort", "dpcs", "power-of-choice"])
+def test_survey_response_cannot_replace_other_numbers_of_the_server(
+    selection: str, name: str
+) -> None:
+    def with_another_name(fields: dict[str, Any]) -> None:
+        if "values" in fields:
+            fields["values"][name] = np.array([1e8])
+
+    plan, liar = plan_of("fedavg", [f"selection={selection}", *MANY], "digits-partial"), 0
+    federation = Lying(plan, with_another_name, [liar])
+    server, history = play(plan, federation, rounds=3)
+    rejected = [each for updates in history if updates is not None for each in updates.rejections]
+    assert {each.client for each in rejected} == {liar}
+    assert all(f"SurveyResponse: the name '{name}' is" in str(each) for each in rejected)
+    asked = {name for name in server.known if name in ("label_mix", "candidate_loss")}
+    assert asked
+    assert np.isnan(server.known[asked.pop()][liar]).all()
+    assert max(np.nanmax(values) for values in server.known.values()) < 1e8
+
+
 @pytest.mark.parametrize("recipe", [*SPEAKERS, "fedavg", "flwf-2t", "warmstart"])
 def test_no_honest_client_is_rejected_by_tight_limits(recipe: str) -> None:
     plan = plan_for(recipe)

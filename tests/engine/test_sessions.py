@@ -19,7 +19,7 @@ from thalweg.core.types import Floats32, Updates
 from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.federation import ServerState, get_served_models, new_server, run_server_round
-from thalweg.sessions import Previous
+from thalweg.sessions import Presence, Previous, WarmStart
 from thalweg.streams import Timetable
 
 OVERRIDES = [*SMALL, "world.availability=1"]
@@ -64,9 +64,11 @@ def plan_of(recipe: str, engine: str = "reference", count: int = 0, *overrides: 
 def federation(plan: Plan, through: str = "") -> Any:
     data = load(plan.scenario.data, plan.seed)
     if through == "bytes":
-        found: Any = BytesFederation(
-            replace(plan, recipe=replace(plan.recipe, session_start=Previous())), data
+        # `Rehearsing` cannot be sent; devices accept the probe rounds of a warm start.
+        known = replace(
+            plan.recipe, session_start=WarmStart(probe_rounds=2), session_trigger=Presence()
         )
+        found: Any = BytesFederation(replace(plan, recipe=known), data)
     else:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
         found = make_federation(plan, data, net, workers=1)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from thalweg.aggregation import ByWeight, ShiftAware
-from thalweg.bank import FedDaa, FedDrift, FedRc
+from thalweg.aggregation import ByArrivals, ByWeight, MemorySummary, ShiftAware
+from thalweg.bank import BANKS, FedDaa, FedDrift, FedRc, Ifca, TwoMixtures
 from thalweg.core.errors import BadMessage, ConfigError
-from thalweg.core.types import Floats, Floats32, Roster
+from thalweg.core.types import Floats, Floats32, Roster, Updates
 from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import Curvature, LocalTraining, Scaffold
 from thalweg.memory import Ode, Replace
@@ -26,9 +26,9 @@ from thalweg.network.limits import (
     limits_for,
 )
 from thalweg.recipes import Recipe
-from thalweg.sample_weights import OldAndNew
-from thalweg.selection import Dpcs, PowerOfChoice
-from thalweg.sessions import Judged
+from thalweg.sample_weights import SAMPLE_WEIGHTS, OldAndNew
+from thalweg.selection import RULES, BalancedCohort, Dpcs, PowerOfChoice
+from thalweg.sessions import SESSION_STARTS, Judged
 from thalweg.streams import Inflow, Setting
 
 PLAIN = Recipe("plain", Replace())
@@ -71,7 +71,7 @@ P4 = np.ones((1, 4), dtype=np.float32)
             {"label_mass": rows([90, 0, 0, 0], [0] * 4)},
             "sums to 90, expected at most 10",
         ),
-        ("bank", FedDaa(), {"other": rows([1] * 4, [1] * 4)}, "label_mass is missing"),
+        ("bank", FedDaa(), {"other": rows([1] * 4, [1] * 4)}, "the name 'other' is not known"),
         ("objective", Scaffold(), {"change": P4}, None),
         ("objective", Scaffold(), {"change": P4[:, :3]}, "change has 3 numbers, not 4"),
         ("objective", Scaffold(), {"change": P4[:, :0]}, "change has 0 numbers, not 4"),
@@ -84,6 +84,8 @@ P4 = np.ones((1, 4), dtype=np.float32)
             "fisher goes from -1 to -1",
         ),
         ("objective", Curvature(), {"fisher": P4}, "fisher_params is missing"),
+        ("objective", Scaffold(), {"change": P4, "more": P4}, "the name 'more' is not known"),
+        ("memory", Ode(), {"gradient": P4, "more": P4}, "the name 'more' is not known"),
         ("memory", Ode(), {"gradient": P4}, None),
         ("memory", Ode(), {"gradient": P4[:, :0]}, None),
         ("memory", Ode(), {"gradient": P4[:, :3]}, "multiple of the 2 classes"),
@@ -108,7 +110,11 @@ def test_impossible_uploads_are_rejected(
 
 @pytest.mark.parametrize(
     ("weights", "name", "value"),
-    [(ByWeight(), "total_weight", -1.0), (ShiftAware(), "shift_score", -0.5)],
+    [
+        (ByWeight(), "total_weight", -1.0),
+        (ShiftAware(), "shift_score", -0.5),
+        (ByArrivals(), "num_arrived", -1.0),
+    ],
 )
 def test_impossible_reports_are_rejected(weights: Any, name: str, value: float) -> None:
     recipe = replace(PLAIN, weights=weights)
@@ -123,6 +129,35 @@ def test_impossible_reports_are_rejected(weights: Any, name: str, value: float) 
         check_train_response(
             make_response(reports={name: np.array([1e12])}), make_request(), recipe, Limits()
         )
+
+
+class WithoutChecks:
+    """Weights of a user that do not validate what clients report."""
+
+    def report(self, summary: MemorySummary) -> dict[str, float]:
+        return {"own": 0.5}
+
+    def weigh(self, updates: Updates, roster: Roster) -> Floats:
+        return np.full(len(updates), 1 / len(updates))
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"),
+    [
+        (ByWeight(), "total_weight"),
+        (ShiftAware(), "shift_score"),
+        (ByArrivals(), "num_arrived"),
+        (WithoutChecks(), "own"),
+    ],
+)
+def test_report_cannot_replace_numbers_that_the_server_stores(weights: Any, name: str) -> None:
+    recipe, own = replace(PLAIN, weights=weights), {name: np.array([0.5])}
+    check_train_response(make_response(reports=own), make_request(), recipe, Limits())
+    for other in ("loss", "rounds_waited"):
+        forged = make_response(reports={**own, other: np.array([1e8])})
+        if other == "loss" or not isinstance(weights, WithoutChecks):
+            with pytest.raises(BadMessage, match=f"TrainResponse: the name '{other}' is "):
+                check_train_response(forged, make_request(), recipe, Limits())
 
 
 def numbers(*values: float) -> Floats:
@@ -238,6 +273,38 @@ def test_impossible_survey_responses_are_rejected(
         return
     with pytest.raises(BadMessage, match=re.escape(why)):
         check_survey_response(response, request, recipe, CLASSES)
+
+
+ANSWERS: list[tuple[Any, Any, dict[str, Floats]]] = [
+    ("bank", FedDrift(), {"model_costs": numbers(1), "newest_samples": numbers(5)}),
+    ("bank", Ifca(), {"model_losses": numbers(1)}),
+    ("bank", FedDaa(), PROTOTYPES),
+    ("bank", TwoMixtures(), {**PROTOTYPES, "model_losses": numbers(1)}),
+    ("selection", Dpcs(), {"label_mix": numbers(0.3, 0.7)}),
+    ("selection", BalancedCohort(), {"label_mix": numbers(0.3, 0.7)}),
+    ("selection", PowerOfChoice(), {"candidate_loss": numbers(1)}),
+    ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2, 3)}),
+    ("session_start", Judged(), {"candidate_losses": numbers(1)}),
+]
+
+
+@pytest.mark.parametrize(("stage", "policy", "values"), ANSWERS)
+def test_survey_response_cannot_replace_numbers_that_the_server_stores(
+    stage: Any, policy: Any, values: dict[str, Floats]
+) -> None:
+    recipe = replace(PLAIN, **{stage: policy})
+    request = SurveyRequest(0, 0, stage, np.zeros((1, 4), dtype=np.float32))
+    check_survey_response(SurveyResponse(0, 0, stage, values), request, recipe, CLASSES)
+    for other in ("loss", "num_samples", "rounds_waited", "last_chosen", "shift_score"):
+        forged = SurveyResponse(0, 0, stage, {**values, other: numbers(1e8)})
+        with pytest.raises(BadMessage, match=f"SurveyResponse: the name '{other}' is "):
+            check_survey_response(forged, request, recipe, CLASSES)
+
+
+def test_every_policy_with_a_survey_is_tested_for_unknown_names() -> None:
+    tables = (BANKS, RULES, SAMPLE_WEIGHTS, SESSION_STARTS)
+    surveying = {cls for table in tables for cls in table.values() if hasattr(cls, "answer_survey")}
+    assert surveying == {type(policy) for _, policy, _ in ANSWERS}
 
 
 def test_fedrc_ignores_label_mass_for_another_number_of_models() -> None:
@@ -427,6 +494,14 @@ def test_client_with_a_lying_loss_does_not_always_win_power_of_choice() -> None:
 def test_survey_values_that_are_not_magnitudes_are_not_changed() -> None:
     values = [{"label_mix": numbers(0.0, 1.0)}, {"label_mix": numbers(1e9, 0.5)}] * 3
     assert bound_survey_values(values, Dpcs(), Limits()) == (values, {})
+
+
+def test_lying_client_does_not_make_the_losses_of_a_group_insufficient() -> None:
+    """Two honest clients have a small loss on both models; the liar would open a third model."""
+    values = [{"model_losses": numbers(0.2, 0.4)}] * 2 + [{"model_losses": numbers(1e9, 1e9)}]
+    bounded, changed = bound_survey_values(values, TwoMixtures(), CLASSES)
+    assert list(changed) == [2]
+    assert bounded[2]["model_losses"].tolist() == [0.2, 0.4]
 
 
 def test_long_uploads_are_shortened_to_a_multiple_of_the_median_norm() -> None:

@@ -19,8 +19,8 @@ from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import Request, from_bytes, to_bytes
 
 
-def remote(recipe: str = "fedogd") -> RemoteNode:
-    plan = make_plan(recipe, "digits-partial", seed=2, overrides=SMALL)
+def remote(recipe: str = "fedogd", *overrides: str) -> RemoteNode:
+    plan = make_plan(recipe, "digits-partial", seed=2, overrides=[*SMALL, *overrides])
     return BytesFederation(plan, load(plan.scenario.data, plan.seed)).nodes[3]
 
 
@@ -69,6 +69,21 @@ def test_repeated_and_late_requests_are_rejected(rnd: int) -> None:
     assert state.client.stream_round == 2
 
 
+WARM_START = ["session_trigger=presence", "session_start=warm-start"]
+
+
+@pytest.mark.parametrize(("overrides", "most"), [([], 0), (WARM_START, 1)])
+def test_probe_rounds_are_those_of_the_session_start(overrides: list[str], most: int) -> None:
+    """Each probe round discloses a loss of a model that the server chooses."""
+    node = remote("fedogd", *overrides)
+    params = np.zeros(node.schema.num_params, dtype=np.float32)
+    request = train_request_for(0, 3, params)
+    node.handle(node.new_client(), to_bytes(replace(request, probe_round=most), node.schema))
+    further = to_bytes(replace(request, probe_round=most + 1), node.schema)
+    with pytest.raises(BadMessage, match=rf"probe round {most + 1}, but .* runs at most {most}"):
+        node.handle(node.new_client(), further)
+
+
 def test_request_for_another_client_is_rejected() -> None:
     node = remote()
     with pytest.raises(BadMessage, match="this is client 3, but the request is for client 5"):
@@ -106,7 +121,7 @@ def test_damaged_or_foreign_state_is_rejected() -> None:
 
 
 def test_probe_round_changes_no_state_and_does_not_end_the_round() -> None:
-    node = remote("scaffold")
+    node = remote("scaffold", *WARM_START, "session_start.probe_rounds=2")
     params = np.zeros(node.schema.num_params, dtype=np.float32)
     broadcast = {"objective": {"common": params}}
     state, _ = node.handle(

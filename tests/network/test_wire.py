@@ -544,6 +544,14 @@ def test_error_sum_that_is_not_finite_is_a_divergence() -> None:
         from_bytes(payload, NUMBERS_SCHEMA, TrainResponse)
 
 
+def test_number_of_a_model_is_bounded() -> None:
+    """A client keeps values for all models up to the largest number that it has received."""
+    last = replace(TRAIN_REQUEST, models=np.array([999]), broadcast={})
+    assert from_bytes(to_bytes(last, SCHEMA), SCHEMA, TrainRequest).models.tolist() == [999]
+    with pytest.raises(BadMessage, match="models must be integers from 0 to 999, got"):
+        to_bytes(replace(last, models=np.array([1000])), SCHEMA)
+
+
 def test_request_for_more_models_than_a_client_trains_is_rejected() -> None:
     """The plain recipe has one model per client, FedRC all of its models."""
     two = replace(

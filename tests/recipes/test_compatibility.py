@@ -37,7 +37,7 @@ from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
 from thalweg.recipes.compatibility import check_compatibility, find_inert
 from thalweg.sample_weights import Early, InverseAge
 from thalweg.selection import BalancedCohort, Dpcs, PowerOfChoice
-from thalweg.sessions import Presence
+from thalweg.sessions import Judged, Presence
 from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
 
@@ -160,6 +160,8 @@ def test_a_policy_with_a_server_half_needs_a_single_model_unless_it_declares_oth
         ("memory", Ode(), "uploads more than the update", "another memory"),
         ("sample_weights", Early(), "scales single updates", "another sample_weights"),
         ("alarm", PageHinkley(action=ScaleLr()), "scales single updates", "another alarm.action"),
+        ("selection", PowerOfChoice(), "sends losses of the server's models", "another selection"),
+        ("session_start", Judged(), "sends losses of the server's models", "another session_start"),
     ],
 )
 def test_secure_aggregation_rejects_components_that_need_more_than_the_sum(

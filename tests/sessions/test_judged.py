@@ -169,6 +169,19 @@ def test_metrics_record_candidates_losses_and_the_decision() -> None:
     ]
 
 
+def test_a_lying_judge_chooses_among_models_of_the_run_only() -> None:
+    """The losses of two judges are 0.1 and 2 or more; the third one reverses them."""
+    rule = Judged(pilot_sessions=0)
+    state = rule.init(vector(0), [])
+    for last in (0.0, 8.0, 2.0):
+        state, candidates = rule.propose_models(state, vector(last))
+    honest = np.array([[0.1, 2.0, 3.0]] * 2)
+    for lie in ([23.0, 0.0, 23.0], [23.0, 23.0, 0.0]):
+        _, start = rule.choose_model(state, candidates, np.vstack([honest, lie]))
+        assert start.tolist() == candidates[np.argmin(lie)].tolist()
+    assert {float(each) for each in candidates[:, 0]} == {2.0, 8.0, 5.0}
+
+
 def test_without_a_survey_it_starts_with_the_latest_model() -> None:
     rule = Judged()
     state = rule.init(vector(0), [])

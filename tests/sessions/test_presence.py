@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
 from thalweg.sessions import Presence
@@ -100,6 +102,19 @@ def test_alternating_groups_are_found_in_spite_of_flickering(availability: float
         group = np.arange(20) + 20 * (rnd // 20 % 2)
         presence.append(group[rng.random(20) < availability].tolist())
     assert observe(Presence(), presence, 40)[1] == [20, 40, 60, 80, 100]
+
+
+@given(
+    is_present=st.lists(st.booleans(), min_size=1, max_size=60),
+    others=st.integers(3, 8),
+)
+def test_one_client_opens_no_session_among_four_or_more(
+    is_present: list[bool], others: int
+) -> None:
+    """It comes and goes as it likes; the others are always present."""
+    steady = list(range(1, others + 1))
+    presence = [[0, *steady] if here else steady for here in is_present]
+    assert observe(Presence(), presence, others + 1)[1] == []
 
 
 def test_reason_has_the_numbers() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thalweg.aggregation.base import MemorySummary
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.types import Floats, Roster, Updates
 
 ARRIVED = "num_arrived"
@@ -44,7 +44,9 @@ class ByArrivals:
         return {ARRIVED: summary.num_arrived * summary.mass / summary.total_weight}
 
     def validate_claim(self, claim: Claim) -> str | None:
-        return check_vector(claim.uploads, ARRIVED, least=0)
+        return first_reason(
+            check_names(claim.uploads, ARRIVED), check_vector(claim.uploads, ARRIVED, least=0)
+        )
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         arrived = updates.reports[ARRIVED]

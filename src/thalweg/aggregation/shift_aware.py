@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg import theory
 from thalweg.aggregation.base import MemorySummary
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
@@ -104,7 +104,9 @@ class ShiftAware:
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect a score that is not negative: a negative one would inflate the client's weight."""
-        return check_vector(claim.uploads, SCORE, least=-1e-6)
+        return first_reason(
+            check_names(claim.uploads, SCORE), check_vector(claim.uploads, SCORE, least=-1e-6)
+        )
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         scores, availability = updates.reports[SCORE], self._availability(roster)

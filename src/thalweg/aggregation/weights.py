@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from thalweg.aggregation.base import MemorySummary
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
@@ -105,7 +105,9 @@ class ByWeight:
         return {TOTAL: summary.total_weight if self.basis == "learnt" else summary.mass}
 
     def validate_claim(self, claim: Claim) -> str | None:
-        return check_vector(claim.uploads, TOTAL, least=0)
+        return first_reason(
+            check_names(claim.uploads, TOTAL), check_vector(claim.uploads, TOTAL, least=0)
+        )
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         mine = updates.reports[TOTAL]

@@ -10,7 +10,7 @@ import numpy as np
 from thalweg.bank.bank_edit import BankEdit, Clusters, compute_mixtures, compute_shares
 from thalweg.bank.base import BankAssignment, is_step_start, require_cohort
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
@@ -144,6 +144,7 @@ class FedDrift:
             check_vector(claim.uploads, BEFORE, 1, 0, most) if BEFORE in claim.uploads else None
         )
         return first_reason(
+            check_names(claim.uploads, COSTS, SAMPLES, BEFORE),
             check_vector(claim.uploads, COSTS, claim.num_models, 0, most),
             check_vector(claim.uploads, SAMPLES, 1, least=1, most=MAX_SAMPLES),
             before,

@@ -9,7 +9,7 @@ import numpy as np
 from thalweg.bank.bank_edit import compute_mixtures, compute_shares
 from thalweg.bank.base import BankAssignment, require_cohort
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
 
@@ -86,7 +86,10 @@ class Ifca:
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect one loss per model."""
-        return check_vector(claim.uploads, LOSSES, claim.num_models, least=0)
+        return first_reason(
+            check_names(claim.uploads, LOSSES),
+            check_vector(claim.uploads, LOSSES, claim.num_models, least=0),
+        )
 
     def init(self, num_clients: int, num_classes: int) -> ClientModels:
         return ClientModels(np.full(num_clients, -1, dtype=np.int64))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
 from thalweg.theory import fill_missing, prototypes
 from thalweg.theory.prototypes import MissingRule
@@ -73,10 +73,14 @@ def split_new_old(view: SurveyContext, last_began: int | None) -> tuple[Ints, In
     return held[since == last], held[since < last], last
 
 
-def validate_prototypes(claim: Claim) -> str | None:
-    """Expect two prototypes of equal size, their classes, and the round of the new samples."""
+def validate_prototypes(claim: Claim, *others: str) -> str | None:
+    """Expect two prototypes of equal size, their classes, and the round of the new samples.
+
+    `others` are further names of the response.
+    """
     uploads, classes = claim.uploads, claim.num_classes
     if reason := first_reason(
+        check_names(uploads, NEW, NEW + CLASSES, OLD, OLD + CLASSES, SINCE, *others),
         check_vector(uploads, SINCE, 1, least=0, most=MAX_ROUND),
         check_vector(uploads, NEW + CLASSES, classes, 0, 1),
     ):

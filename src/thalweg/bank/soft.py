@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.bank.base import BankAssignment, SplitContext, require_cohort
-from thalweg.core.claims import Claim, Delivery, check_vector, first_reason
+from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.types import Floats, Floats32, Ints, Roster
 from thalweg.theory import client_mixture, label_mass, label_priors, responsibilities
 
@@ -100,7 +100,9 @@ class SoftBank:
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect one mass per model and label, with a sum of at most the number of samples."""
         length = len(claim.broadcast[PRIORS]) if PRIORS in claim.broadcast else None
-        if reason := check_vector(claim.uploads, MASS, length, least=0):
+        if reason := first_reason(
+            check_names(claim.uploads, MASS), check_vector(claim.uploads, MASS, length, least=0)
+        ):
             return reason
         total, held = float(claim.uploads[MASS].sum(axis=-1).max()), claim.num_samples
         if held is not None and total > held * (1 + SLACK) + SLACK:

@@ -17,7 +17,7 @@ from thalweg.bank.prototype_set import (
 )
 from thalweg.bank.soft import SLACK
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, Delivery, check_vector, first_reason
+from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.decisions import make_decision
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
@@ -167,6 +167,7 @@ class TwoMixtures:
     output: Output = "logits"
     """Outputs of which prototypes are means."""
 
+    bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
     needs_class_labels: ClassVar[bool] = True
     splits_single_models: ClassVar[bool] = False
     separates_samples: ClassVar[bool] = True
@@ -220,13 +221,15 @@ class TwoMixtures:
     def validate_claim(self, claim: Claim) -> str | None:
         if claim.is_survey_response:
             return first_reason(
-                validate_prototypes(claim),
+                validate_prototypes(claim, LOSSES),
                 check_vector(claim.uploads, LOSSES, claim.num_models, least=0),
             )
         if PRIORS not in claim.broadcast:
             return "there is one model, so no values are expected." if claim.uploads else None
         length = 2 * len(claim.broadcast[PRIORS])
-        if reason := check_vector(claim.uploads, MASS, length, least=0):
+        if reason := first_reason(
+            check_names(claim.uploads, MASS), check_vector(claim.uploads, MASS, length, least=0)
+        ):
             return reason
         total, held = float(claim.uploads[MASS].sum(axis=-1).max()), claim.num_samples
         if held is not None and total > held * (1 + SLACK) + SLACK:

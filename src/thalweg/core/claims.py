@@ -82,6 +82,20 @@ def check_vector(
     return None
 
 
+def check_names(uploads: Mapping[str, npt.NDArray[Any]], *known: str) -> str | None:
+    """Return why values are invalid if some have a name that is not known.
+
+    The server stores many values by their names: an unknown one could replace others.
+
+    >>> check_names({"mix": np.array([1.0]), "loss": np.array([9.0])}, "mix")
+    "the name 'loss' is not known, expected mix."
+    """
+    unknown = sorted(uploads.keys() - set(known))
+    if not unknown:
+        return None
+    return f"the name {unknown[0]!r} is not known, expected {' or '.join(known)}."
+
+
 def first_reason(*reasons: str | None) -> str | None:
     """Return the first reason that is not None, if any."""
     return next(filter(None, reasons), None)

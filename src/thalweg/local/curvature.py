@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from thalweg.core.capabilities import ModelProbe
-from thalweg.core.claims import Claim, Delivery, check_vector, first_reason
+from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
@@ -121,6 +121,7 @@ class Curvature:
     def validate_claim(self, claim: Claim) -> str | None:
         """Reject negative Fisher information, which would push other clients away without bound."""
         return first_reason(
+            check_names(claim.uploads, "fisher", "fisher_params"),
             check_vector(claim.uploads, "fisher", claim.num_params, least=0),
             check_vector(claim.uploads, "fisher_params", claim.num_params),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from thalweg.core.capabilities import ModelProbe
-from thalweg.core.claims import Claim, Delivery, check_vector
+from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model, TrainingSummary
@@ -133,7 +133,10 @@ class Scaffold:
         return {"common": np.broadcast_to(state.values, (len(clients), len(state.values)))}
 
     def validate_claim(self, claim: Claim) -> str | None:
-        return check_vector(claim.uploads, "change", claim.num_params)
+        return first_reason(
+            check_names(claim.uploads, "change"),
+            check_vector(claim.uploads, "change", claim.num_params),
+        )
 
     def collect(
         self, state: ServerVariate, clients: Ints, uploads: Mapping[str, Floats32]

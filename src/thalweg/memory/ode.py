@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer, MemoryContext
 from thalweg.memory.base import split_slots, take_per_class
@@ -124,7 +124,9 @@ class Ode:
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Accept a gradient (C (F + 1),) of the last layer, or an empty one."""
-        if reason := check_vector(claim.uploads, GRADIENT):
+        if reason := first_reason(
+            check_names(claim.uploads, GRADIENT), check_vector(claim.uploads, GRADIENT)
+        ):
             return reason
         length, classes = claim.uploads[GRADIENT].shape[-1], claim.num_classes or 1
         if length > claim.num_params or length % classes:

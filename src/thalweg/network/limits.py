@@ -21,6 +21,7 @@ from thalweg.streams import World
 from thalweg.theory import clip_rows, row_norms
 
 UPLOAD_STAGES = ("memory", "objective", "bank")  # stages with uploads in a TrainResponse
+SERVER_NAMES = ("loss", "num_samples")  # that the server itself writes to `Roster.known`
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def check_train_response(
 ) -> None:
     """Reject a train response whose values exceed the limits or are impossible."""
     _check_counts(response, limits)
+    _check_names("TrainResponse", response.reports)
     vectors = {"the update": response.deltas, **response.uploads}
     for name, rows in vectors.items():
         norm = float(row_norms(rows).max(initial=0))
@@ -135,6 +137,7 @@ def check_survey_response(
     response: SurveyResponse, request: SurveyRequest, recipe: Recipe, limits: Limits
 ) -> None:
     """Reject a survey response with impossible values. One without values is always valid."""
+    _check_names("SurveyResponse", response.values)
     for name, values in response.values.items():
         if np.isnan(values).any():
             raise BadMessage(
@@ -388,6 +391,13 @@ def _check_counts(response: TrainResponse, limits: Limits) -> None:
     for name, (count, maximum) in counts.items():
         if count > maximum:
             raise BadMessage(f"TrainResponse: {name} is {count}, at most {maximum} is allowed.")
+
+
+def _check_names(kind: str, values: Mapping[str, Floats]) -> None:
+    """Reject names under which the server stores other numbers."""
+    for name in SERVER_NAMES:
+        if name in values:
+            raise BadMessage(f"{kind}: the name {name!r} is reserved for a number of the server.")
 
 
 def _check_magnitude(kind: str, name: str, values: npt.NDArray[Any], limits: Limits) -> None:

@@ -10,9 +10,10 @@ from thalweg.core.claims import Delivery, ValidatesDelivery
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
 from thalweg.engine.node import Node, PredictionTotals
-from thalweg.federation import ClientState, TrainRequest, TrainResponse
+from thalweg.federation import ClientState, SurveyRequest, TrainRequest, TrainResponse
 from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_request, to_bytes
+from thalweg.recipes.base import find_max_probe_rounds
 from thalweg.recipes.disclosure import list_exact_parts
 
 
@@ -169,6 +170,12 @@ class RemoteNode:
                 RejectionCode.ROUND,
                 f"this is client {self.node.client}, but the request is for client "
                 f"{request.client}.",
+            )
+        most = find_max_probe_rounds(self.schema.recipe)
+        if not isinstance(request, SurveyRequest) and request.probe_round > most:
+            raise BadMessage(
+                f"the request is for probe round {request.probe_round}, but the session start of "
+                f"the recipe runs at most {most}."
             )
         is_last_step = isinstance(request, MaskRequest) and request.step in ("sign", "open")
         over = state.last_round - is_last_step

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from thalweg.aggregation import Reports
 from thalweg.bank import SplitsSamples, find_max_jobs
 from thalweg.core.capabilities import Surveys
+from thalweg.core.config import UPPER_BOUNDS
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats, Floats32, Ints, Supply
@@ -37,7 +38,7 @@ from thalweg.federation import (
 )
 from thalweg.federation.serving import AVERAGES
 from thalweg.federation.serving import STAGE as PER_MODEL
-from thalweg.network.fields import FieldReader
+from thalweg.network.fields import MAX_INT, FieldReader
 from thalweg.recipes.base import Recipe, list_predictors
 from thalweg.recipes.compatibility import find_uploading_stages, iter_server_parts
 from thalweg.sample_weights import AssignsWeights
@@ -52,6 +53,9 @@ from thalweg.theory.masked_sums import (
 
 FORMAT = 5  # changes with the fields of the messages
 MAX_HEADER_BYTES = 1 << 20  # for everything but arrays
+MAX_MODEL = (
+    int(UPPER_BOUNDS["MODELS"]) - 1
+)  # largest number of a model; clients keep values by number
 NO_MASKING = "the recipe does not mask updates."
 NO_NUMBERS = "the targets of the run are class labels."
 MASK_KEY_FIELDS = {
@@ -280,7 +284,7 @@ def _read_hello(fields: FieldReader, schema: MessageSchema) -> Hello:
 
 def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequest:
     stages = fields.read_group("broadcast", is_known=schema.broadcast_stages.__contains__)
-    models, most = _read_ascending(fields, "models"), find_max_jobs(schema.recipe.bank)
+    models, most = _read_ascending(fields, "models", MAX_MODEL), find_max_jobs(schema.recipe.bank)
     if len(models) > most:
         raise BadMessage(
             f"{fields.where}: it has {len(models)} models, but with the bank of the recipe a "
@@ -311,8 +315,8 @@ def _read_mask_group(fields: FieldReader, schema: MessageSchema) -> Ints | None:
     return _read_ascending(fields, "mask_group")
 
 
-def _read_ascending(fields: FieldReader, name: str) -> Ints:
-    numbers = fields.read_counts(name)
+def _read_ascending(fields: FieldReader, name: str, maximum: int = MAX_INT) -> Ints:
+    numbers = fields.read_counts(name, maximum=maximum)
     if (np.diff(numbers) <= 0).any():
         raise BadMessage(f"{fields.where}: {name} must be ascending, got {numbers.tolist()}.")
     return numbers

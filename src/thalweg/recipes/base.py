@@ -33,7 +33,7 @@ from thalweg.core.capabilities import (
     Surveys,
     TracksSessions,
 )
-from thalweg.core.config import choice, convert_parts
+from thalweg.core.config import UPPER_BOUNDS, choice, convert_parts
 from thalweg.core.errors import require
 from thalweg.core.registry import NAME, check_name, plain_text
 from thalweg.drift import ALARMS, Alarm, Effect, resolve_effect
@@ -219,6 +219,16 @@ class Recipe:
 def needs_sessions(recipe: Recipe) -> bool:
     """Return whether the session start has no effect without sessions."""
     return bool(getattr(recipe.session_start, "needs_sessions", True))
+
+
+def find_max_probe_rounds(recipe: Recipe) -> int:
+    """Return the largest number of probe rounds that the session start runs for one session.
+
+    >>> from thalweg.recipes import fedavg, warmstart
+    >>> find_max_probe_rounds(fedavg()), find_max_probe_rounds(warmstart())
+    (0, 1)
+    """
+    return int(getattr(recipe.session_start, "max_probe_rounds", UPPER_BOUNDS["MODELS"]))
 
 
 def list_predictors(recipe: Recipe) -> tuple[str, ...]:

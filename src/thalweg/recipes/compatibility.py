@@ -24,6 +24,7 @@ attribute                      if not declared   meaning
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
 ``needs_sessions``             True              session start: has no effect without sessions
+``max_probe_rounds``           1000              session start: probe rounds of one session
 ``needs_sgd``                  False             objective: relies on the steps of SGD
 ``skips_unweighted``           False             sample weights: leaves out clients of weight 0
 ``reports_labels``             False             weights: receives the label mix of a memory
@@ -377,6 +378,11 @@ def _check_secure_aggregation(recipe: Recipe) -> None:
         )
     for stage in _find_statistics_stages(recipe):
         raise reject(stage, "it uploads more than the update", f"another {stage}")
+    # A server that chooses models freely can compute the gradient of a client from its losses.
+    for stage in ("selection", "session_start"):
+        part = getattr(recipe, stage)
+        if isinstance(part, Surveys) and part.sends_models:
+            raise reject(stage, "it sends losses of the server's models", f"another {stage}")
     # Clients reject a sum of updates that the server has scaled differently: with a scale of zero
     # for all clients but one, the sum is the update of this client.
     if isinstance(recipe.sample_weights, AssignsWeights):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from thalweg import theory
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Ints, Roster, SampleAges, Supplies
@@ -158,7 +158,9 @@ class OldAndNew:
         return roster.present[supplies.is_historical[roster.present]]
 
     def validate_claim(self, claim: Claim) -> str | None:
-        return check_vector(claim.uploads, BOUNDS, 3, least=0)
+        return first_reason(
+            check_names(claim.uploads, BOUNDS), check_vector(claim.uploads, BOUNDS, 3, least=0)
+        )
 
     def assign_weights(self, roster: Roster, num_params: int) -> Floats:
         """Return (N,) each client's importance per round in which it is present."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.types import Floats, Ints, Roster
 from thalweg.selection.base import last_known
 from thalweg.selection.counters import LabelCounter
@@ -103,7 +103,9 @@ class LabelSurvey:
         uploads, name = claim.uploads, COUNTS if self.needs_counts else MIX
         spent = check_vector(uploads, SPENT, 1, least=0) if SPENT in uploads else None
         if reason := first_reason(
-            check_vector(uploads, name, claim.num_classes, least=0, most=MAX_VALUE[name]), spent
+            check_names(uploads, name, SPENT),
+            check_vector(uploads, name, claim.num_classes, least=0, most=MAX_VALUE[name]),
+            spent,
         ):
             return reason
         total = float(uploads[name].sum())

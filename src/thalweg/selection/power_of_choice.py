@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints, Roster
@@ -98,7 +98,11 @@ class PowerOfChoice:
         change = (
             check_vector(claim.uploads, CHANGE, 1, least=0) if CHANGE in claim.uploads else None
         )
-        return first_reason(check_vector(claim.uploads, LOSS, 1, least=NO_DATA), change)
+        return first_reason(
+            check_names(claim.uploads, LOSS, CHANGE),
+            check_vector(claim.uploads, LOSS, 1, least=NO_DATA),
+            change,
+        )
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.present))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class Average:
     [8.0]
     [5.0]
     """
+
+    max_probe_rounds: ClassVar[int] = 0
 
     pilot_sessions: int = 1
     """Number of sessions at the beginning that are excluded from the mean."""

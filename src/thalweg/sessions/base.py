@@ -135,6 +135,7 @@ class Previous:
 
     needs_single_model: ClassVar[bool] = False
     needs_sessions: ClassVar[bool] = False
+    max_probe_rounds: ClassVar[int] = 0
 
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> None:
         return None
@@ -171,6 +172,8 @@ class Reset:
     >>> starts
     [[1.0], [0.0], [1.0]]
     """
+
+    max_probe_rounds: ClassVar[int] = 0
 
     session: int | None = None
     """Number of the only session to reset, counted from 0; none: all sessions."""

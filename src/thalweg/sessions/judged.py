@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, check_vector
+from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.config import check_ranges
 from thalweg.core.decisions import make_decision
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice, Roster
@@ -83,6 +83,7 @@ class Judged:
     """
 
     needs_single_model: ClassVar[bool] = False
+    max_probe_rounds: ClassVar[int] = 0
     needs_class_labels: ClassVar[bool] = False
     bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
     monitors: ClassVar[str] = "the losses of candidate models at the start of each session"
@@ -268,7 +269,10 @@ class Judged:
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect one loss per candidate."""
-        return check_vector(claim.uploads, LOSSES, claim.num_models, least=0)
+        return first_reason(
+            check_names(claim.uploads, LOSSES),
+            check_vector(claim.uploads, LOSSES, claim.num_models, least=0),
+        )
 
 
 def _store(state: JudgedState, last: Floats32, number: int) -> JudgedState:

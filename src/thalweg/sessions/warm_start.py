@@ -105,6 +105,10 @@ class WarmStart:
             "history=20.",
         )
 
+    @property
+    def max_probe_rounds(self) -> int:
+        return self.probe_rounds
+
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> WarmStartState:
         initial_model = model if self.first_start == "random" else model[:0]
         return WarmStartState(

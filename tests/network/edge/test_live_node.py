@@ -338,3 +338,32 @@ def test_policy_that_needs_class_labels_is_rejected_for_numbers(tmp_path: Path) 
     with pytest.raises(ConfigError, match="needs class labels, but the targets of this device"):
         LiveNode(store, plan_for("ode"), CLIENT, DataSchema((2,), "float32", 0), SIZES)
     store.close()
+
+
+# --- plans of a server that is not honest ---
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["secure_aggregation=masked", "objective=scaffold"],  # sends the update a second time
+        ["secure_aggregation=masked", "objective=curvature"],
+        ["secure_aggregation=masked", "bank=fedrc"],
+        ["secure_aggregation=masked", "weights=label-balanced"],
+        ["secure_aggregation=masked", "sample_weights=early"],
+        ["secure_aggregation=masked", "selection=power-of-choice"],
+        ["secure_aggregation=masked", "alarm=page-hinkley", "alarm.action=scale-lr"],
+        ["privacy=gaussian", "weights=label-balanced"],
+        ["privacy=gaussian", "objective=scaffold"],
+    ],
+    ids=", ".join,
+)
+def test_plan_whose_parts_undo_its_protection_is_rejected(
+    overrides: list[str], tmp_path: Path
+) -> None:
+    protection = overrides[0].partition("=")[0]
+    plan, reason = plan_for("fedavg", *overrides), f"{overrides[0]} is incompatible with"
+    with pytest.raises(ConfigError, match=reason), open_node(tmp_path / "both", plan):
+        pass
+    with open_node(tmp_path / "alone", plan_for("fedavg", overrides[0])) as node:
+        assert getattr(node.message_schema.recipe, protection) is not None

@@ -1,6 +1,7 @@
 """Only this machine can reach the control API of the SuperLink; nodes reach the fleet API."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -189,6 +190,60 @@ def test_bodies_that_are_received_at_the_same_time_have_a_common_limit() -> None
     asyncio.run(run())
     assert second.statuses == [503]
     assert first.received == [b"abcde", b"abcd"], "the third has space again"
+
+
+def test_bodies_count_until_the_app_has_answered() -> None:
+    """The app checks keys after it has received the body."""
+    first, second, third = Sender(b"abcde"), Sender(b"abcd"), Sender(b"abcd")
+
+    async def run() -> None:
+        may_answer = asyncio.Event()
+
+        async def slow_app(scope: Scope, receive: Callable[[], Awaitable[Any]], send: Any) -> None:
+            await first.app(scope, receive, send)
+            await may_answer.wait()
+
+        limit = BodyLimit(slow_app, max_bytes=5, max_total=5)
+        task = asyncio.create_task(limit(first.scope, first.receive, first.send))
+        while not first.received:
+            await asyncio.sleep(0)
+        other = asyncio.create_task(limit(second.scope, second.receive, second.send))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        may_answer.set()
+        await asyncio.gather(task, other)
+        await limit(third.scope, third.receive, third.send)
+
+    asyncio.run(run())
+    assert (first.statuses, second.statuses, third.statuses) == ([], [503], [])
+    assert first.received == [b"abcde", b"abcd"]
+
+
+def test_space_is_free_again_after_an_error_of_the_app() -> None:
+    sender, other = Sender(b"abcde"), Sender(b"abcde")
+
+    async def broken_app(scope: Scope, receive: Callable[[], Awaitable[Any]], send: Any) -> None:
+        await receive()
+        raise ValueError("broken")
+
+    limit = BodyLimit(broken_app, max_bytes=5, max_total=5)
+    for each in (sender, other):
+        with pytest.raises(ValueError, match="broken"):
+            asyncio.run(limit(each.scope, each.receive, each.send))
+    assert other.statuses == []
+
+
+def test_body_in_single_bytes_needs_little_more_memory_than_its_size() -> None:
+    """A list of 200,000 parts would need more than 10 MB."""
+    sender = Sender(*[bytes([each % 256]) for each in range(200_000)])
+    tracemalloc.start()
+    try:
+        sender.run()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(sender.received[0]) == 200_000
+    assert peak < 1_500_000
 
 
 def test_limit_allows_a_chunk_of_flower() -> None:

@@ -14,7 +14,7 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import Diverged, require
 from thalweg.core.noise import SystemNoise
 from thalweg.core.types import Floats32, Ints
-from thalweg.engine.builders import check_own_positions
+from thalweg.engine.builders import check_own_positions, make_world
 from thalweg.engine.node import Node, PredictionTotals
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
@@ -45,7 +45,7 @@ from thalweg.network.edge.schema import DataSchema
 from thalweg.network.edge.store import Store
 from thalweg.network.remote_node import NodeState, RemoteNode
 from thalweg.network.wire import MaskRequest, MessageSchema, Request, from_bytes
-from thalweg.recipes.compatibility import check_task
+from thalweg.recipes.compatibility import check_compatibility, check_task
 from thalweg.streams import Live
 
 
@@ -117,6 +117,8 @@ class LiveNode:
         self._store, self._lock = store, threading.RLock()
         self.inbox = Inbox(store, schema, capacity, self.sizes.queue)
         data = schema.make_dataset(self.inbox.slots.x, self.inbox.labels)
+        # The server has checked this, but it may not be honest.
+        check_compatibility(recipe, make_world(scenario, data, plan.seed))
         check_task(recipe, get_loss(scenario, data), data.task, "this device")
         self.net: Net = make_net(scenario, data)
         stream = LiveStream(

@@ -55,7 +55,8 @@ class BodyLimit:
     app.
 
     It answers 413 to larger bodies, before they are in memory; 408 to bodies that are not complete
-    in time; and 503 while too many bodies are being received.
+    in time; and 503 while too many bodies are in memory: the app checks keys after it has received
+    a body, so that bodies count until the app has answered.
     """
 
     def __init__(
@@ -72,47 +73,47 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, chunks = 0, list[bytes]()
+        body = bytearray()  # of parts, each of which may be a single byte
+        size = 0
+        try:
+            status = await self._receive_in_time(scope, receive, body)
+            if status:
+                text = b"the body of the request is too large, too slow, or one of too many\n"
+                await _answer(send, status, text)
+                return
+            size = len(body)
+            messages = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+            body.clear()
+
+            async def receive_again() -> MutableMapping[str, Any]:
+                return messages.pop() if messages else await receive()
+
+            await self.app(scope, receive_again, send)
+        finally:
+            self._total -= max(size, len(body))
+
+    async def _receive_in_time(self, scope: Scope, receive: Receive, body: bytearray) -> int:
+        """Append the body to `body`; return a status code, 0 if it is complete."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                status = await self._receive_body(scope, receive, chunks)
+                return await self._receive_body(scope, receive, body)
         except TimeoutError:
-            status = 408
-        finally:
-            self._total -= sum(map(len, chunks))
-        if status:
-            await _answer(
-                send,
-                status,
-                b"the body of the request is too large, too slow, or one of too many\n",
-            )
-            return
-        messages = iter([{"type": "http.request", "body": b"".join(chunks), "more_body": False}])
-        chunks.clear()
+            return 408
 
-        async def receive_again() -> MutableMapping[str, Any]:
-            message = next(messages, None)
-            return await receive() if message is None else message
-
-        await self.app(scope, receive_again, send)
-
-    async def _receive_body(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> int:
-        """Append the parts of the body to `chunks`; return a status code, 0 if it is complete."""
+    async def _receive_body(self, scope: Scope, receive: Receive, body: bytearray) -> int:
         if _content_length(scope) > self._max_bytes:
             return 413
-        size = 0
         while True:
             message = await receive()
             if message["type"] != "http.request":  # the client has disconnected
                 return 400
             part = message.get("body", b"")
-            size += len(part)
-            if size > self._max_bytes:
+            if len(body) + len(part) > self._max_bytes:
                 return 413
             if self._total + len(part) > self._max_total:
                 return 503
             self._total += len(part)
-            chunks.append(part)
+            body += part
             if not message.get("more_body", False):
                 return 0
 
