@@ -186,6 +186,7 @@ def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
         client=data.client,
         time=data.time,
         coarse=data.coarse,
+        client_test=data.client_test,
     )
     return add_drift(scenario.world.build(setting), scenario.drift, setting)
 
