@@ -234,10 +234,11 @@ def test_states_prints_one_line_per_cluster_and_draws_a_figure(thalweg, tmp_path
 def test_explain_lists_what_was_monitored_and_the_events(thalweg):
     sets = ["--set", "alarm=page-hinkley", "--rounds", "32"]
     done = thalweg("run", "fedavg", "--on", "alarms-digits", *sets, "--out", "watched")
-    assert "monitors   the error of each client (alarm page-hinkley" in done.stdout
+    assert "monitors   the error of each client on arriving samples (alarm" in done.stdout
     text = thalweg("explain", "watched").stdout
-    assert "monitored: the error of each client (alarm page-hinkley" in text
-    assert "Round 31: alarms at clients 2, 5, 6 and 7." in text  # the drift is in round 31
+    assert "monitored: the error of each client on arriving samples (alarm" in text
+    assert "Round 31: Alarms at clients 2, 5, 6 and 7: the error" in text  # the drift
+    assert max(map(len, text.splitlines())) <= 80
     found = json.loads(thalweg("explain", "watched", "--json").stdout)
     assert (found["rounds"], found["decisions"]) == (32, [])
 
