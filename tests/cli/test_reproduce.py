@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -99,11 +100,17 @@ main()
 """
 
 
+def has_complete_round(folder: Path) -> bool:
+    """Whether the run has started its second round, so that the first one is complete."""
+    files = list(folder.glob("o/*/*/seed-4/metrics.jsonl"))
+    return bool(files) and files[0].read_text().count("\n") >= 2
+
+
 def test_printed_command_continues_an_interrupted_study(thalweg, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from thalweg.scenarios.studies import Column, Row, Study\n"
         "MINE = Study('mine', 'Mine', '', (Row('fedavg'),),\n"
-        "    (Column('digits-full', ('rounds=80', 'capacity=24')),), (4,), 'fedavg')\n"
+        "    (Column('digits-full', ('rounds=200', 'capacity=24')),), (4,), 'fedavg')\n"
     )
     words = ["reproduce", "mine.py:MINE", "--workers", "1", "--out", "o"]
     running = subprocess.Popen(
@@ -114,7 +121,7 @@ def test_printed_command_continues_an_interrupted_study(thalweg, tmp_path):
         text=True,
     )
     try:
-        while not list(tmp_path.glob("o/*/*/seed-4/metrics.jsonl")):
+        while not has_complete_round(tmp_path):
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)

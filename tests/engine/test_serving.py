@@ -156,7 +156,7 @@ def test_mixtures_consist_of_the_weights_of_the_clients() -> None:
         assert row[:number] == pytest.approx(weights["latest"] * usual.mixtures[client] + of_models)
 
 
-def test_a_client_that_has_never_taken_part_weights_the_models_of_the_server_equally() -> None:
+def test_a_client_that_has_never_taken_part_predicts_with_the_latest_model() -> None:
     plan = small_plan("fedavg", SERVING, "server=averaged", "world.availability=0.2")
     federation = reference(plan)
     server, _ = play(plan, federation, rounds=1)
@@ -164,7 +164,7 @@ def test_a_client_that_has_never_taken_part_weights_the_models_of_the_server_equ
     served = get_chosen_models(server, plan.recipe, federation.client_pool)
     assert absent
     assert served.mixtures is not None
-    assert (served.mixtures[absent] == [0.5, 0.5, *[0] * (len(served.models) - 2)]).all()
+    assert (served.mixtures[absent] == [1, *[0] * (len(served.models) - 1)]).all()
 
 
 def test_a_server_without_the_states_of_clients_evaluates_its_own_model() -> None:

@@ -33,8 +33,9 @@ class ExcessErrors:
     A cumulative sum (CUSUM) counts the wrong predictions above the expected number:
 
     .. math::
-        S \leftarrow \max(0,\; S + w - n\,(e + \delta)), \qquad S > \lambda, \qquad
-        e = \min(1 - \exp(-\ell) + g,\; \bar e)
+        S \leftarrow \max(0,\; S + w - n\,(e + \delta_t)), \qquad S > \lambda, \qquad
+        e = \min(1 - \exp(-\ell) + g,\; \bar e), \qquad
+        \delta_t = \delta + (1 - \delta)\, e^{-t / r}
 
     There are two expectations, and the smaller one counts. The first follows from the training loss
     of the client's last round: :math:`1 - \exp(-\ell)` is at least the mean probability that the
@@ -46,7 +47,8 @@ class ExcessErrors:
     50 samples in one round, and a change is detected in the round in which it arrives if there
     are enough samples. The other alarms need several rounds with samples before and after a
     change. The training loss is that of the last round in which the client took part; before its
-    first one, no alarm is raised.
+    first one, no alarm is raised. In the first rounds and after an alarm models change fast and are
+    often wrong; the slack is then larger.
 
     Symbols
         w, n             wrong predictions, and all predictions, of arriving samples in the round
@@ -54,17 +56,22 @@ class ExcessErrors:
         g                mean of w/n above :math:`1 - \exp(-\ell)`, not negative; starts with 50
                          samples with a difference of 0
         :math:`\bar e`   earlier error: exponential mean over `horizon` samples; 1 before 30 samples
+        t                rounds in which the client has trained, since the start or its last alarm
         :math:`\delta`   -> slack
+        r                -> recovery
         :math:`\lambda`  -> threshold
 
-    The training loss is 0.1, so that 9.5 % of 40 samples are expected to be wrong. 30 are wrong:
-    the excess is 30 - 40 * (0.095 + 0.1) = 22.2.
+    The training loss is ln 2, so that half of 40 samples are expected to be wrong, and after two of
+    two rounds of recovery the slack is 0.1 + 0.9 / e = 0.43. 39 are wrong: the excess is
+    39 - 40 * (0.5 + 0.43) = 1.8.
 
-    >>> alarm, client = ExcessErrors(threshold=30.0), np.array([0])
-    >>> state, _ = alarm.update(alarm.init(1), client, np.array([[0.0, 0.0, 0.1]]))
-    >>> state, alarmed = alarm.update(state, client, np.array([[30.0, 40.0, 0.7]]))
+    >>> alarm, client = ExcessErrors(recovery=2.0), np.array([0])
+    >>> state = alarm.init(1)
+    >>> for _ in range(2):
+    ...     state, _ = alarm.update(state, client, np.array([[0.0, 0.0, np.log(2)]]))
+    >>> state, alarmed = alarm.update(state, client, np.array([[39.0, 40.0, 0.7]]))
     >>> round(float(state.excess[0]), 1), bool(alarmed[0])
-    (22.2, False)
+    (1.8, False)
     """
 
     watch: ClassVar[WatchedMetric] = "counts"

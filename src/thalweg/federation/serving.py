@@ -63,7 +63,8 @@ def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:
     If it is another one than before, past losses of the predictor `latest` are those of the other
     model, so that the policy restarts.
     """
-    policy, serving = state.policy, recipe.serving
+    policy = state.policy
+    serving: object = recipe.serving
     if isinstance(serving, RestartsServing):
         if state.main not in (-1, main):
             policy = serving.restart(policy)

@@ -148,9 +148,8 @@ class MessageSchema:
         if isinstance(bank, SplitsSamples):
             stages.add("bank")
         effect = self.recipe.effect
-        restarts = (
-            isinstance(self.recipe.serving, RestartsServing) and self.recipe.alarm is not None
-        )
+        serving: object = self.recipe.serving
+        restarts = isinstance(serving, RestartsServing) and self.recipe.alarm is not None
         if effect.keep < 1 or effect.opens_state or effect.drop_margin is not None or restarts:
             stages.add("alarm")
         if self.sends_averages:

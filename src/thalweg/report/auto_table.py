@@ -26,7 +26,7 @@ from thalweg.scenarios.studies.auto import (
     SPECIALISTS,
     WHOLE,
     WORLDS,
-    World,
+    Benchmark,
     make_columns,
     name_ablation,
 )
@@ -51,7 +51,7 @@ class Rival(NamedTuple):
 class WorldResult:
     """`auto` in one world, by one metric."""
 
-    world: World
+    world: Benchmark
     shown: str
     mean: float
     specialist: Rival | None
@@ -103,7 +103,7 @@ class Measured:
     def __init__(self, cells: Iterable[MeasuredCell]) -> None:
         self._cells = {(cell.row, cell.column): cell for cell in cells}
 
-    def get(self, row: str, world: World, shown: str) -> Values:
+    def get(self, row: str, world: Benchmark, shown: str) -> Values:
         """Return the values of a cell by seed; empty: it was not measured."""
         column = make_columns(world).get(shown)
         cell = None if column is None else self._cells.get((row, column.label))
@@ -131,7 +131,9 @@ def compare_auto(cells: Iterable[MeasuredCell]) -> list[WorldResult]:
     return found
 
 
-def find_best(measured: Measured, world: World, shown: str, rows: Sequence[str]) -> Rival | None:
+def find_best(
+    measured: Measured, world: Benchmark, shown: str, rows: Sequence[str]
+) -> Rival | None:
     """Return the row with the highest mean over the seeds that it shares with `auto`."""
     mine, rivals = measured.get(AUTO, world, shown), []
     for row in rows:
@@ -143,7 +145,7 @@ def find_best(measured: Measured, world: World, shown: str, rows: Sequence[str])
     return max(rivals, key=lambda rival: rival.mean, default=None)
 
 
-def find_ratio(measured: Measured, world: World, shown: str) -> float | None:
+def find_ratio(measured: Measured, world: Benchmark, shown: str) -> float | None:
     """Return the median cost of `auto` divided by that of FedAvg; None: not measured.
 
     Medians, because the first run of a process takes longer than the others.

@@ -16,7 +16,7 @@ from thalweg.scenarios.studies.auto import (
     ROWS,
     SPECIALISTS,
     WORLDS,
-    World,
+    Benchmark,
     make_columns,
     make_recipe,
     name_ablation,
@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[3] / "docs/results/auto.md"
 WHOLE_FEDERATION = ("local-only", "centralised")
 
 
-def make_plan(row: str, world: World) -> Plan:
+def make_plan(row: str, world: Benchmark) -> Plan:
     name, *changes = recipe_parts(make_recipe(row, world))
     plan = make_any_plan(name, world.scenario, overrides=[*changes, *world.overrides])
     assert isinstance(plan, Plan)

@@ -169,7 +169,8 @@ def _collect_counts(updates: Updates, rows: Bools) -> tuple[Ints, Floats]:
     has_steps = np.minimum(updates.num_steps[rows], 1)
 
     def add_up(values: npt.NDArray[Any]) -> Floats:
-        return np.bincount(owners, weights=values, minlength=len(clients))
+        sums = np.bincount(owners, weights=values, minlength=len(clients))
+        return np.asarray(sums, dtype=np.float64)
 
     tested, trained = add_up(updates.num_tested[rows]), add_up(has_steps)
     losses = add_up(np.where(has_steps > 0, updates.losses[rows], 0.0))
@@ -187,7 +188,8 @@ def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]
         columns["open"] = is_pending
     if effect.drop_margin is not None:
         columns["drop"] = is_pending
-    if isinstance(recipe.serving, RestartsServing):
+    serving: object = recipe.serving
+    if isinstance(serving, RestartsServing):
         columns["serving"] = is_pending
     return {
         name: column[:, None].astype(np.float32)
@@ -228,12 +230,9 @@ def apply_alarm(
         state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))
     if "open" in messages and messages["open"][0] > 0 and isinstance(forecast, OpensStates):
         state = state._replace(forecast=forecast.open_next_state(state.forecast))
-    serving = ctx.program.recipe.serving
-    if (
-        "serving" in messages
-        and messages["serving"][0] > 0
-        and isinstance(serving, RestartsServing)
-    ):
+    serving: object = ctx.program.recipe.serving
+    is_restarted = "serving" in messages and messages["serving"][0] > 0
+    if is_restarted and isinstance(serving, RestartsServing):
         assert state.serving is not None
         restarted = serving.restart(state.serving.policy)
         state = state._replace(serving=state.serving._replace(policy=restarted))

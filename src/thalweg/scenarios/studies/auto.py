@@ -57,7 +57,7 @@ ROWS = (*SPECIALISTS, *BASELINES, AUTO, *map(name_ablation, ABLATIONS))
 
 
 @dataclass(frozen=True)
-class World:
+class Benchmark:
     """A world, what is measured in it, and the settings of the methods in it."""
 
     scenario: str
@@ -116,8 +116,8 @@ STEP_RECIPES = {
 }
 
 
-def _streams(share: str, note: str) -> World:
-    return World(
+def _streams(share: str, note: str) -> Benchmark:
+    return Benchmark(
         "streams-synthetic",
         "client_accuracy",
         note,
@@ -130,8 +130,8 @@ def _streams(share: str, note: str) -> World:
     )
 
 
-def _churn(note: str, session: int, *overrides: str, share: float | None = None) -> World:
-    return World(
+def _churn(note: str, session: int, *overrides: str, share: float | None = None) -> Benchmark:
+    return Benchmark(
         "churn-digits",
         "transition_accuracy",
         note,
@@ -145,8 +145,8 @@ def _churn(note: str, session: int, *overrides: str, share: float | None = None)
     )
 
 
-def _steps(scenario: str, *overrides: str) -> World:
-    return World(
+def _steps(scenario: str, *overrides: str) -> Benchmark:
+    return Benchmark(
         scenario,
         "mean_client_accuracy",  # evaluated at the ends of steps
         overrides=(*STEPS, *overrides),
@@ -158,8 +158,8 @@ def _steps(scenario: str, *overrides: str) -> World:
     )
 
 
-def _alarms(note: str, *drift: str, after: int) -> World:
-    return World(
+def _alarms(note: str, *drift: str, after: int) -> Benchmark:
+    return Benchmark(
         "alarms-digits",
         "mean_client_accuracy",
         note,
@@ -170,8 +170,8 @@ def _alarms(note: str, *drift: str, after: int) -> World:
     )
 
 
-def _stream(scenario: str) -> World:
-    return World(
+def _stream(scenario: str) -> Benchmark:
+    return Benchmark(
         scenario,
         "prequential_accuracy",
         worst="",
@@ -180,8 +180,8 @@ def _stream(scenario: str) -> World:
     )
 
 
-def _states(scenario: str, *overrides: str) -> World:
-    return World(
+def _states(scenario: str, *overrides: str) -> Benchmark:
+    return Benchmark(
         scenario,
         "client_accuracy",
         overrides=overrides,
@@ -210,7 +210,7 @@ WORLDS = (
         "sessions.length=10",
         "rounds=40",
     ),
-    World(
+    Benchmark(
         "dpcs-fashion-mnist",
         "client_accuracy",
         overrides=("net=mlp", "net.hidden=[64]", "rounds=100"),
@@ -235,14 +235,14 @@ WORLDS = (
     _stream("elec2"),
     _stream("weather"),
     _stream("flights"),
-    World("mixed-digits", "mean_client_accuracy", memory="fifo"),
+    Benchmark("mixed-digits", "mean_client_accuracy", memory="fifo"),
 )
 
 
-def make_recipe(row: str, world: World) -> str:
+def make_recipe(row: str, world: Benchmark) -> str:
     """Return the recipe of a row in a world, with its settings.
 
-    >>> make_recipe("fedexp", World("digits-full", "accuracy", share=0.3))
+    >>> make_recipe("fedexp", Benchmark("digits-full", "accuracy", share=0.3))
     'fedexp,memory=uniform-ratio,weights=equal,selection=uniform,selection.fraction=0.3'
     """
     if row.startswith(AUTO):
@@ -275,7 +275,7 @@ def make_recipe(row: str, world: World) -> str:
     return f"{recipe},selection=uniform,selection.fraction={world.share}"
 
 
-def _make_auto(part: str | None, world: World) -> str:
+def _make_auto(part: str | None, world: Benchmark) -> str:
     """Return the recipe auto, without one of its parts if it is given."""
     changes = [AUTO] if part is None else [AUTO, ABLATIONS[part]]
     if part == "selection":
@@ -285,7 +285,7 @@ def _make_auto(part: str | None, world: World) -> str:
     return ",".join(changes)
 
 
-def make_columns(world: World) -> dict[str, Column]:
+def make_columns(world: Benchmark) -> dict[str, Column]:
     """Return the columns of a world by what they show; all of them show the same runs."""
     shown = {ACCURACY: Column("", metric=world.metric, session=world.session, after=world.after)}
     if world.whole:
