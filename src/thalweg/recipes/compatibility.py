@@ -458,7 +458,8 @@ def _check_alarm(recipe: Recipe, world: World) -> None:
     require(
         not recipe.effect.reclusters or not has_single_model(recipe),
         f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has "
-        "one model. Use a bank of several models, such as bank=feddrift, or another action.",
+        "one model. Use a bank of several models, such as bank=feddrift, or another action "
+        "(alarm.action.recluster=false if alarm.action=combined).",
     )
 
 
