@@ -197,6 +197,9 @@ def list_inert(plan: Plan, world: World, *, is_remote: bool = False) -> dict[str
         plan.recipe,
         world,
         has_late_updates=is_remote or plan.scenario.faults is not None,
+        presence_changes=is_remote
+        or plan.scenario.sessions is not None
+        or bool((world.availability < 1).any()),
     )
 
 
