@@ -69,13 +69,15 @@ class Plan:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
         _check_rounds(self.scenario)
         alarm = self.recipe.alarm
-        require(
-            alarm is None or alarm.watch == "loss" or self.scenario.prequential > 0,
-            f"alarm.watch={alarm and alarm.watch} needs predictions of arriving samples, but "
-            f"{self.scenario.name} makes none (prequential=0); predict some "
-            f"({format_setting('prequential', 32)}), or use the loss "
-            f"({format_setting('alarm.watch', 'loss')}).",
-        )
+        if alarm is not None and alarm.watch != "loss" and self.scenario.prequential == 0:
+            other = format_setting("alarm.watch", "loss")
+            if alarm.watch == "counts":  # is not a setting
+                other = f"with {format_setting('alarm', 'page-hinkley')} and {other}"
+            raise ConfigError(
+                f"alarm={type(alarm).__name__} needs predictions of arriving samples "
+                f"(it watches {alarm.watch}), but {self.scenario.name} makes none (prequential=0); "
+                f"predict some ({format_setting('prequential', 32)}), or use the loss ({other})."
+            )
         require(
             self.recipe.serving is None or self.scenario.prequential > 0,
             f"serving={type(self.recipe.serving).__name__} learns from predictions of arriving "
