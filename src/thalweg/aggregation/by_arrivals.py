@@ -10,6 +10,7 @@ from thalweg.core.claims import Claim, check_vector
 from thalweg.core.types import Floats, Roster, Updates
 
 ARRIVED = "num_arrived"
+MOST = 2.0**53  # larger numbers are no counts, and their sum might not be finite
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ByArrivals:
         return {ARRIVED: summary.num_arrived * summary.mass / summary.total_weight}
 
     def validate_claim(self, claim: Claim) -> str | None:
-        return check_vector(claim.uploads, ARRIVED, least=0)
+        return check_vector(claim.uploads, ARRIVED, least=0, most=MOST)
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         arrived = updates.reports[ARRIVED]
