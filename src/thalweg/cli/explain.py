@@ -11,6 +11,7 @@ from thalweg.cli.code_files import print_code_files
 from thalweg.cli.progress import print_json
 from thalweg.core.errors import RunError, require
 from thalweg.engine.plan import Plan, read_any_plan
+from thalweg.engine.result import read_client_names
 from thalweg.engine.run_folder import RunFolder
 from thalweg.recipes.monitoring import describe_alarm, list_monitored
 from thalweg.report.explain import explain_rows
@@ -33,6 +34,7 @@ def explain_command(run_folder: Path, *, as_json: bool) -> None:
         rows,
         alarm="" if recipe is None else describe_alarm(recipe),
         has_trigger=recipe is not None and recipe.session_trigger is not None,
+        names=read_client_names(run_folder),
     )
     if as_json:
         print_json(

@@ -18,12 +18,17 @@ PREDICTORS = {
 
 
 def explain_rows(
-    rows: Sequence[Mapping[str, Any]], *, alarm: str = "", has_trigger: bool = False
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    alarm: str = "",
+    has_trigger: bool = False,
+    names: Sequence[str] = (),
 ) -> list[str]:
     """Return one line per event, in the order of rounds, and one about the predictors at the end.
 
     `alarm` says what an alarm of this run means. With a trigger (`has_trigger`, or a session that
     a decision has opened), the sessions of the scenario are not those of the run, and are left out.
+    `names` are those of the clients, by number.
 
     >>> rows = [{"round": 1}, {"round": 2, "alarms": [4, 7], "models": 2},
     ...         {"round": 3, "models": 2, "decisions": [
@@ -36,7 +41,7 @@ def explain_rows(
     has_trigger = has_trigger or any("open-session" in _list_decided(row) for row in rows)
     lines, models, session = [], 1, None
     for row in rows:
-        events = list(_describe_events(row, alarm))
+        events = list(_describe_events(row, alarm, names))
         decided = _list_decided(row)
         now, current = row.get("models", 1), None if has_trigger else row.get("session")
         if now != models and not decided & {"open-model", "close-model", "merge-models"}:
@@ -53,10 +58,10 @@ def _list_decided(row: Mapping[str, Any]) -> set[str]:
     return {decision["what"] for decision in row.get("decisions", ())}
 
 
-def _describe_events(row: Mapping[str, Any], alarm: str) -> Iterator[str]:
+def _describe_events(row: Mapping[str, Any], alarm: str, names: Sequence[str]) -> Iterator[str]:
     if alarmed := row.get("alarms"):
         reason = f": {alarm}" if alarm else ""
-        yield f"Alarm{'s' * (len(alarmed) > 1)} at {list_clients(alarmed)}{reason}."
+        yield f"Alarm{'s' * (len(alarmed) > 1)} at {list_clients(alarmed, names)}{reason}."
     for decision in row.get("decisions", ()):
         yield describe_decision(decision)
 
@@ -77,13 +82,15 @@ def _describe_serving(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"After round {found[-1]['round']}: Clients predict with {listed}."]
 
 
-def list_clients(clients: Sequence[int]) -> str:
-    """Return ids in words, at most `MAX_LISTED` of them.
+def list_clients(clients: Sequence[int], names: Sequence[str] = ()) -> str:
+    """Return ids, or names, in words, at most `MAX_LISTED` of them.
 
     >>> list_clients([3]), list_clients([1, 2, 5]), list_clients(range(20))
     ('client 3', 'clients 1, 2 and 5', 'clients 0, 1, 2, 3, 4, 5, 6, 7 and 12 others')
+    >>> list_clients([2, 0], names=("north", "south", "west"))
+    'clients west and north'
     """
-    ids = [str(client) for client in clients]
+    ids = [names[client] if client < len(names) else str(client) for client in clients]
     if len(ids) == 1:
         return f"client {ids[0]}"
     if len(ids) > MAX_LISTED:
