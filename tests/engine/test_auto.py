@@ -70,3 +70,7 @@ def test_an_interruption_after_a_decision_changes_no_bit(stop: int, tmp_path: Pa
     with pytest.raises(Interruption):
         run_plan(plan, out=tmp_path, watch=interrupt_after(stop))
     check_same_bits(run_plan(plan), run_plan(plan, out=tmp_path, resume=True))
+
+
+def test_auto_uses_no_ground_truth() -> None:
+    assert active_auto_plan().recipe.ground_truth == ()
