@@ -162,5 +162,15 @@ def test_invalid_options_are_rejected():
         Averaged(models="between")
     with pytest.raises(ConfigError, match="power"):
         Averaged(power=-1.0)
+    with pytest.raises(ConfigError, match=r"power must lie in \[0, 50\]"):
+        Averaged(power=51.0)  # weights of a million rounds would not be finite
+
+
+def test_weights_of_a_million_rounds_with_the_largest_power_are_finite():
+    rule, model = Averaged(power=50.0, models="after"), np.zeros(1, dtype=np.float32)
+    state = rule.init(1)._replace(rounds=10**6 - 1, total=1e304, mean=model)
+    state, moved = rule.step(state, model, np.ones((1, 1), dtype=np.float32), np.ones(1))
+    assert np.isfinite(state.total)
+    assert moved.tolist() == [1.0]
     with pytest.raises(ConfigError, match="averaged"):
         Averaged("averaged")

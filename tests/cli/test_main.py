@@ -234,10 +234,11 @@ def test_states_prints_one_line_per_cluster_and_draws_a_figure(thalweg, tmp_path
 def test_explain_lists_what_was_monitored_and_the_events(thalweg):
     sets = ["--set", "alarm=page-hinkley", "--rounds", "32"]
     done = thalweg("run", "fedavg", "--on", "alarms-digits", *sets, "--out", "watched")
-    assert "monitors   the error of each client (alarm page-hinkley" in done.stdout
+    assert "monitors   the error of each client on arriving samples (alarm" in done.stdout
     text = thalweg("explain", "watched").stdout
-    assert "monitored: the error of each client (alarm page-hinkley" in text
-    assert "Round 31: alarms at clients 2, 5, 6 and 7." in text  # the drift is in round 31
+    assert "monitored: the error of each client on arriving samples (alarm" in text
+    assert "Round 31: Alarms at clients 2, 5, 6 and 7: the error" in text  # the drift
+    assert max(map(len, text.splitlines())) <= 80
     found = json.loads(thalweg("explain", "watched", "--json").stdout)
     assert (found["rounds"], found["decisions"]) == (32, [])
 
@@ -305,3 +306,21 @@ def test_help_fits_80_columns_and_has_an_example(thalweg, command):
     assert done.returncode == 0, done.stderr
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert command in (None, "list") or f"thalweg {command} " in done.stdout.split("Options")[0]
+
+
+def test_explain_names_the_clients_of_a_table(thalweg, tmp_path):
+    """The labels of the clients north and west change after two thirds of the rows."""
+    lines = ["x,site,y,when"]
+    for row in range(900):
+        x, site = row * 7919 % 1000 / 500 - 1, ("north", "south", "west")[row % 3]
+        is_other = row > 480 and site != "south"
+        lines.append(f"{x},{site},{'low' if (x < 0) != is_other else 'high'},{row}")
+    (tmp_path / "sites.csv").write_text("\n".join(lines) + "\n")
+    columns = ["data.label=y", "data.client=site", "data.time=when"]
+    sets = [word for column in columns for word in ("--set", column)]
+    done = thalweg("run", "auto", "--on", "sites.csv", *sets, "--out", "changed")
+    assert done.returncode == 0, done.stderr
+    text = " ".join(thalweg("explain", "changed").stdout.split())
+    alarms = re.findall(r"Alarms? at clients? ([\w ]+): more arriving samples", text)
+    found = {site for alarm in alarms for site in re.findall("north|south|west", alarm)}
+    assert found == {"north", "west"}, text

@@ -118,11 +118,11 @@ def test_automatic_forecast_is_explained_for_data_without_known_states(tmp_path:
     assert "auto (no policy of this recipe uses it)" in text
 
 
-def test_a_learning_rate_schedule_is_shown_with_its_fields() -> None:
+def test_a_learning_rate_schedule_is_shown_with_the_fields_that_differ() -> None:
     assert ", decay=" not in describe_local(make_plan("fedavg", "digits-full").local)
-    overrides = ("local.decay=warmup", "local.decay.rounds=3", "local.decay.then=stepwise")
-    shown = describe_local(make_plan("fedavg", "digits-full", overrides=overrides).local)
-    assert ", decay=Warmup(rounds=3, start=0.1, then=StepwiseDecay(every=20, gamma=0.5))" in shown
+    decay = ("local.decay=warmup", "local.decay.rounds=3", "local.decay.then=stepwise")
+    plan = make_plan("fedavg", "digits-full", overrides=(*decay, "local.decay.then.every=7"))
+    assert ", decay=warmup(rounds=3, then=stepwise(every=7))" in describe_local(plan.local)
 
 
 def render_task(file: Path, y: Any, *overrides: str) -> str:
@@ -184,3 +184,16 @@ def test_rows_without_a_client_column_are_explained() -> None:
     assert (
         "later rows train before earlier" in dict(describe_data(periods.scenario, data))["clients"]
     )
+
+
+def test_parts_of_auto_that_a_regression_replaces_are_shown() -> None:
+    y = np.sin(np.arange(100.0))
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    for targets in (y, y > 0):
+        data = Dataset.from_arrays(np.sqrt(np.arange(100.0))[:, None], targets)
+        console.print(plan_tree(make_plan("auto", data), None, data))
+    numbers, classes = console.file.getvalue().split("auto on arrays, seed 0")[1:]
+    assert "adapted          to a regression: bank=one-model, alarm=window-test" in numbers
+    assert "window-test(action=combined(drop_margin=0.2))" in numbers
+    assert "adapted" not in classes
+    assert "excess-errors(action=combined(recluster=True, drop_margin=0.2))" in classes

@@ -21,3 +21,10 @@ def test_every_action_gives_two_sentences(what):
     assert text.startswith("5 clients left. ")
     assert text.endswith(".")
     assert "{" not in text
+
+
+def test_a_restart_names_the_model_if_there_are_several():
+    decision = make_decision("restart-average", "2 of 3 clients raised an alarm")
+    assert describe_decision(decision).endswith("Restarted the average of the models.")
+    text = describe_decision({**decision, "model": 1})
+    assert text.endswith("Restarted the average of model 1.")

@@ -4,10 +4,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.alarm import find_alarms
+from thalweg.core.errors import ConfigError
 from thalweg.drift import ExcessErrors
 
 NAN = math.nan
@@ -70,3 +72,17 @@ def test_the_earlier_error_detects_changes_that_raise_the_training_loss() -> Non
 def test_correct_predictions_raise_no_alarm(rounds: list[tuple[int, float]]) -> None:
     values = [[0, tested, loss] for tested, loss in rounds]
     assert find_alarms(ExcessErrors(threshold=0.01), values) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"slack": 1.0}, r"slack must lie in \[0, 1\)"),
+        ({"threshold": 0.0}, "threshold must be positive"),
+        ({"horizon": 0.5}, "horizon must be at least 1"),
+        ({"recovery": 0.0}, "recovery must be positive"),
+    ],
+)
+def test_settings_out_of_range_are_rejected(fields: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExcessErrors(**fields)  # type: ignore[arg-type]

@@ -71,6 +71,30 @@ def plan_of(recipe: str, overrides: Sequence[str] = (), scenario: str = "digits-
     return make_plan(recipe, scenario, seed=2, engine="reference", overrides=overrides)
 
 
+# In twelve rounds with five clients, auto raises alarms, opens sessions and a model, chooses the
+# start of a session, and restarts averages.
+ACTIVE_AUTO = [
+    *("capacity=16", "local.passes=1", "ticks=2", "evaluate_every=5", "world.num_clients=5"),
+    *("world.availability=0.8", "world.absent=collecting"),
+    *("drift=sudden", "drift.at=6", "drift.share=0.5"),
+    *("session_trigger.tolerance=0", "session_trigger.risk=0.4"),
+    *("alarm.threshold=1", "alarm.slack=0", "alarm.recovery=0.5", "alarm.action.drop_margin=0"),
+    *("bank.max_conflict=0.2", "bank.sufficient_loss=0.5"),
+]
+
+
+def active_auto_plan(*overrides: str) -> Plan:
+    """Return a small plan of auto in which all of its policies take decisions."""
+    return make_plan(
+        "auto",
+        "digits-partial",
+        seed=2,
+        rounds=12,
+        engine="reference",
+        overrides=[*ACTIVE_AUTO, *overrides],
+    )
+
+
 class RecordedRun(NamedTuple):
     """A run with everything that the server received."""
 

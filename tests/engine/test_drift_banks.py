@@ -133,7 +133,7 @@ def test_two_mixtures_open_one_model_after_the_drift_of_a_group_and_explain_it()
     ).metrics
     assert [row.get("models", 1) for row in rows] == [1] * 31 + [2] * 19
     lines = explain_rows(rows)
-    assert lines[0].startswith("Round 31: alarms at clients")
+    assert lines[0].startswith("Round 31: Alarms at clients")
     assert lines[1].startswith(
         "Round 32: The labels of 4 clients contradict those of other clients"
     )

@@ -103,6 +103,8 @@ TUNED = {
     " alarm.action=drop-outdated alarm.action.margin=0",
     "alarm=ddm": "alarm.min_values=1 alarm.level=0.5 alarm.action=scale-lr",
     "alarm=window-test": "alarm.reference=2 alarm.recent=2 alarm.action=shrink",
+    "alarm=excess-errors": "alarm.threshold=0.5 alarm.slack=0.0 alarm.recovery=0.1"
+    " alarm.action=shrink",
     "alarm=river": "alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.action=shrink",
 }
 TRIGGER = "session_trigger=presence"

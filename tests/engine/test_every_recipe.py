@@ -79,6 +79,14 @@ CASES = {
             "world.rotations=[0, 90]",
         ],
     ),
+    "weights by arrivals, and an alarm that counts wrong predictions": (
+        "fedavg",
+        [
+            *("memory=balanced", "weights=by-arrivals", "alarm=excess-errors"),
+            *("alarm.threshold=1", "alarm.slack=0", "alarm.recovery=0.5"),
+            *("alarm.action=drop-outdated", "alarm.action.margin=0"),
+        ],
+    ),
     "early stopping": ("flash", ["stopping=gain-threshold", "stopping.gain=0.2"]),
     "models that drift": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
     "models at the start and time steps": (

@@ -213,3 +213,18 @@ def test_the_text_of_a_plan_has_the_task_of_data_from_python():
     for y, task in (([0, 1] * 4, "classification"), (np.arange(8) / 3, "regression")):
         plan = make_any_plan("fedavg", Dataset.from_arrays(x, y, client=[0, 1] * 4), rounds=2)
         assert f"; {task}, 2 rounds; " in repr(plan)
+
+
+@pytest.mark.parametrize(
+    "alarm, remedy",
+    [
+        ("page-hinkley", r"use the loss \(alarm=\{'watch': 'loss'\}\)"),
+        ("excess-errors", r"use the loss \(with alarm='page-hinkley' and alarm="),
+    ],
+)
+def test_an_alarm_without_predictions_of_arriving_samples_is_rejected(
+    alarm: str, remedy: str
+) -> None:
+    overrides = ["prequential=0", f"alarm={alarm}"]
+    with pytest.raises(ConfigError, match=r"makes none \(prequential=0\).*" + remedy):
+        make_plan("fedavg", "digits-full", overrides=overrides)

@@ -13,10 +13,11 @@ import thalweg
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints, MemoryContext
 from thalweg.data import Arrays
-from thalweg.engine.plan import plan_from_toml, plan_to_toml
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.local import LocalTraining
 from thalweg.memory import Balanced
 from thalweg.nets import Mlp
+from thalweg.recipes import get_recipe
 from thalweg.scenarios import Scenario
 from thalweg.selection import BalancedCohort
 from thalweg.streams import Replay
@@ -72,7 +73,7 @@ class DeclaredNewest(Newest):
 
 REGRESSION_RECIPES = [
     *("fedavg", "fedewc", "moon", "feddrift", "is", "powd"),
-    *("local-only", "fine-tuned", "centralised"),
+    *("local-only", "fine-tuned", "centralised", "auto"),
 ]
 
 
@@ -177,6 +178,42 @@ def test_fields_for_regressions_are_rejected_with_classes(file: Path) -> None:
     classes = scenario(file.with_name("classes.npz"))
     with pytest.raises(ConfigError, match=r"memory\.bins has an effect in a regression only.*3"):
         thalweg.run("fedavg", classes, overrides=["memory=balanced", "memory.bins=3"])
+
+
+def test_auto_uses_parts_for_numbers_and_those_that_the_user_has_chosen(file: Path) -> None:
+    plan = make_plan("auto", scenario(file))
+    assert (type(plan.recipe.bank).__name__, type(plan.recipe.alarm).__name__) == (
+        "OneModel",
+        "WindowTest",
+    )
+    assert plan_from_toml(plan_to_toml(plan), "plan.toml") == plan
+    plan = make_plan("auto", scenario(file), overrides=["bank=feddrift", "alarm=none"])
+    assert (type(plan.recipe.bank).__name__, plan.recipe.alarm) == ("FedDrift", None)
+    with pytest.raises(ConfigError, match="bank=TwoMixtures needs class labels"):
+        thalweg.run("auto", scenario(file), overrides=["bank.max_models=3"])
+    classes = make_plan("auto", scenario(file.with_name("classes.npz")))
+    assert classes.recipe == get_recipe("auto")
+
+
+def test_auto_drops_numbers_from_before_a_change() -> None:
+    """After the middle the targets are the opposite: alarms follow, and errors fall sooner."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1200, 2))
+    y = np.where(np.arange(1200) < 600, 1, -1) * x[:, 0]
+    data = thalweg.Dataset.from_arrays(x, y, client=np.arange(1200) % 3, time=np.arange(1200.0))
+    rows, without = (
+        [row for row in thalweg.run("auto", data, **change).metrics if row.get("tested")]
+        for change in ({}, {"alarm": None})
+    )
+    first_alarm = next(n for n, row in enumerate(rows) if row.get("alarms"))
+    assert [row["prequential_mae"] for row in rows[:first_alarm]] == [
+        row["prequential_mae"] for row in without[:first_alarm]
+    ]
+    errors, others = (
+        np.mean([row["prequential_mae"] for row in each[first_alarm + 1 :]])
+        for each in (rows, without)
+    )
+    assert errors < 0.8 * others, (errors, others)
 
 
 def test_a_user_component_that_declares_to_need_no_labels_is_accepted(file: Path) -> None:

@@ -109,3 +109,14 @@ def test_session_accuracy_does_not_use_validation_samples():
         predicted, LOSSES, DATA, world(mixes), validation=0.4, session_context=session_context
     )
     assert row["session_accuracy"] == 1
+
+
+@pytest.mark.filterwarnings("ignore::thalweg.data.checks.DataWarning")
+def test_clients_with_one_row_each_are_tested_on_rows_that_were_held_out():
+    rng = np.random.default_rng(0)
+    data = thalweg.Dataset.from_arrays(
+        rng.normal(size=(30, 3)), np.arange(30) % 2, client=(np.arange(30) + 7) % 30
+    )
+    assert data.client_test.max() > data.client.max()  # the last client has a test row only
+    result = thalweg.run("fedavg", data, rounds=2)
+    assert 0 <= result.final["client_accuracy"] <= 1

@@ -30,6 +30,10 @@ from thalweg.bank import FedDaa, FedDrift, OneModel
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, SampleAges, Supplies
 from thalweg.drift import CombinedActions, OpenState, PageHinkley, ScaleLr
+from thalweg.engine.builders import list_inert
+from thalweg.engine.builders import make_world as make_scenario_world
+from thalweg.engine.loop import run_plan
+from thalweg.engine.plan import make_plan
 from thalweg.forecast import Bayesian, Exact, Growing, Noisy
 from thalweg.local import Continuous, Curvature, Gaussian, Scaffold, TaskLoss
 from thalweg.memory import Ode
@@ -343,14 +347,32 @@ def test_the_default_forecast_and_growing_are_accepted_in_every_world() -> None:
 )
 def test_parts_without_effect_are_found(recipe: Recipe, expected: Mapping[str, str]) -> None:
     world = make_world()
-    found = find_inert(recipe, world, has_late_updates=False)
+    found = find_inert(recipe, world, has_late_updates=False, presence_changes=False)
     assert found == expected
 
 
 def test_parts_with_an_effect_are_not_listed() -> None:
     recipe = replace(warmstart(), staleness=PolynomialDiscount())
-    found = find_inert(recipe, make_world(), has_late_updates=True)
+    found = find_inert(recipe, make_world(), has_late_updates=True, presence_changes=True)
     assert found == {}
+
+
+def test_a_trigger_has_no_effect_if_all_clients_are_always_present() -> None:
+    always = ["world.availability=1", "world.availability_spread=0"]
+    overrides = [*always, "session_trigger=presence"]
+    plan = make_plan("fedavg", "digits-full", rounds=3, overrides=overrides)
+    world = make_scenario_world(plan.scenario, plan.scenario.data.load(None, 0), 0)
+    found = list_inert(plan, world)
+    assert found == {"session_trigger": "all clients are always present, so that no session opens"}
+    without = make_plan("fedavg", "digits-full", rounds=3, overrides=always)
+    assert np.array_equal(run_plan(plan).model, run_plan(without).model)
+    assert list_inert(plan, world, is_remote=True) == {}
+    for setting in ("world.availability=0.9", "sessions=alternating"):
+        changing = make_plan("fedavg", "digits-full", rounds=3, overrides=[*overrides, setting])
+        data = changing.scenario.data.load(None, 0)
+        assert list_inert(changing, make_scenario_world(changing.scenario, data, 0)) == {}
+    waiting = replace(plan.recipe, session_trigger=Presence(alarm_share=0.5))
+    assert find_inert(waiting, world, has_late_updates=False, presence_changes=False) == {}
 
 
 def test_a_session_trigger_that_waits_for_alarms_needs_an_alarm() -> None:

@@ -21,7 +21,27 @@ def test_an_opened_model_is_not_reported_twice():
 
 def test_sessions_are_reported_when_they_change():
     rows = [{"round": n, "session": session} for n, session in enumerate((0, 0, 1, 1), start=1)]
-    assert explain_rows(rows) == ["Round 3: session 1 starts."]
+    assert explain_rows(rows) == ["Round 3: Session 1 starts."]
+
+
+def test_sessions_of_the_scenario_are_not_those_of_a_recipe_with_a_trigger():
+    rows = [{"round": n, "session": session} for n, session in enumerate((0, 1, 1, 2), start=1)]
+    assert explain_rows(rows, has_trigger=True) == []
+    rows[2]["decisions"] = [make_decision("open-session", "3 of 6 members changed", session=1)]
+    assert explain_rows(rows) == ["Round 3: 3 of 6 members changed. Opened session 1."]
+
+
+def test_an_alarm_is_reported_with_its_meaning():
+    rows = [{"round": 2, "alarms": [4]}]
+    assert explain_rows(rows) == ["Round 2: Alarm at client 4."]
+    assert explain_rows(rows, alarm="the error has changed (ddm)") == [
+        "Round 2: Alarm at client 4: the error has changed (ddm)."
+    ]
+
+
+def test_predictors_that_clients_do_not_use_are_left_out():
+    rows = [{"round": 1, "serving_weights": {"latest": 0.996, "trained": 0.004}}, {"round": 2}]
+    assert explain_rows(rows) == ["After round 1: Clients predict with the received model (100%)."]
 
 
 def test_a_page_lists_decisions_and_escapes_them():

@@ -119,6 +119,13 @@ def test_number_of_clients_must_match_the_groups() -> None:
         build_world(Replay(num_clients=3))
 
 
+def test_a_client_with_test_rows_only_is_part_of_the_world() -> None:
+    """It was left out if its number was the largest, and its scores raised an error."""
+    setting = Setting(LABELS, 2, 1, 4, 10, 0, client=GROUP, client_test=np.array([0, 3]))
+    world = Replay(arrivals=2).build(setting)
+    assert [len(rows) for rows in world.rows] == [4, 4, 0, 0]
+
+
 def test_more_clients_than_rows_are_rejected() -> None:
     with pytest.raises(ConfigError, match="8 rows cannot be divided among 9 clients"):
         build_world(Replay(num_clients=9), client=None)

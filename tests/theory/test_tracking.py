@@ -176,3 +176,8 @@ def test_impossible_counts_are_rejected():
             mix_regret_bound(*sizes, 1.0, 0.1)
     with pytest.raises(ConfigError, match="switch_every must be above 1"):
         optimal_rates(2, 1.0)
+
+
+def test_a_missing_loss_overflows_nothing_with_a_large_eta() -> None:
+    found = fixed_share([0.5, 0.25, 0.25], [[np.nan, 0.9, 0.1]], eta=1e9, alpha=0.0)
+    assert found.after.tolist() == [0.5, 0.0, 0.5]

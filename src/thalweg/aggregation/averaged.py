@@ -113,7 +113,7 @@ class Averaged:
         convert_parts(self)
         check_literals(self)
         check_ranges(
-            self, power="[0, inf)", restart_share="(0, 1] or none", restart_window="[1, 1000]"
+            self, power="[0, 50]", restart_share="(0, 1] or none", restart_window="[1, 1000]"
         )
 
     @property

@@ -10,6 +10,7 @@ from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.types import Floats, Roster, Updates
 
 ARRIVED = "num_arrived"
+MOST = 2.0**53  # larger numbers are no counts, and their sum might not be finite
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class ByArrivals:
 
     def validate_claim(self, claim: Claim) -> str | None:
         return first_reason(
-            check_names(claim.uploads, ARRIVED), check_vector(claim.uploads, ARRIVED, least=0)
+            check_names(claim.uploads, ARRIVED),
+            check_vector(claim.uploads, ARRIVED, least=0, most=MOST),
         )
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:

@@ -172,6 +172,7 @@ class TwoMixtures:
     splits_single_models: ClassVar[bool] = False
     separates_samples: ClassVar[bool] = True
     sends_models: ClassVar[bool] = True
+    monitors: ClassVar[str] = "the labels of new and old samples, and each model's loss (bank)"
 
     def __post_init__(self) -> None:
         check_literals(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from rich.console import Console
@@ -10,8 +11,9 @@ from thalweg.cli.code_files import print_code_files
 from thalweg.cli.progress import print_json
 from thalweg.core.errors import RunError, require
 from thalweg.engine.plan import Plan, read_any_plan
+from thalweg.engine.result import read_client_names
 from thalweg.engine.run_folder import RunFolder
-from thalweg.recipes.monitoring import list_monitored
+from thalweg.recipes.monitoring import describe_alarm, list_monitored
 from thalweg.report.explain import explain_rows
 
 
@@ -26,8 +28,14 @@ def explain_command(run_folder: Path, *, as_json: bool) -> None:
     rows = RunFolder(run_folder).metrics()
     if not rows:
         raise RunError(f"{run_folder} has no finished round, so there is nothing to explain.")
-    monitored = list_monitored(plan.recipe) if isinstance(plan, Plan) else []
-    events = explain_rows(rows)
+    recipe = plan.recipe if isinstance(plan, Plan) else None
+    monitored = [] if recipe is None else list_monitored(recipe)
+    events = explain_rows(
+        rows,
+        alarm="" if recipe is None else describe_alarm(recipe),
+        has_trigger=recipe is not None and recipe.session_trigger is not None,
+        names=read_client_names(run_folder),
+    )
     if as_json:
         print_json(
             {
@@ -44,7 +52,15 @@ def explain_command(run_folder: Path, *, as_json: bool) -> None:
             }
         )
         return
-    lines = [f"{plan.title}: {len(rows)} rounds"]
+    if not any(row.get("alarms") or row.get("decisions") for row in rows):
+        events = ["No alarm was raised and no decision was taken.", *events]
+    lines = [f"{plan.title}: {len(rows)} round{'s' * (len(rows) != 1)}"]
     lines += [f"monitored: {text}" for text in monitored or ["nothing"]]
-    lines += ["", *(events or ["No alarm was raised and no decision was taken."])]
-    Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    lines += ["", *events]
+    console = Console()
+    text = "\n".join(_wrap(line, console.width) for line in lines)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _wrap(line: str, width: int) -> str:
+    return textwrap.fill(line, max(width, 20), subsequent_indent="  ", break_long_words=False)

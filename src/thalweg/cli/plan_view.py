@@ -22,6 +22,7 @@ from thalweg.forecast import Auto, Exact, resolve_forecast
 from thalweg.local import LocalTraining
 from thalweg.losses import LOSSES
 from thalweg.recipes import Recipe
+from thalweg.recipes.adaptive import list_adapted
 from thalweg.recipes.monitoring import list_monitored
 from thalweg.streams import World
 
@@ -74,6 +75,10 @@ def plan_tree(
         if not is_ignored and (is_common or not is_default):
             branches.append(Branch(name, line, changes, is_default))
     if isinstance(plan, Plan):
+        is_regression = data is not None and data.task == "regression"
+        adapted = list_adapted(plan.recipe) if is_regression else {}
+        line = f"to a regression: {', '.join(f'{stage}={kind}' for stage, kind in adapted.items())}"
+        branches += [Branch("adapted", line)] if adapted else []
         branches += [Branch("monitors", text) for text in list_monitored(plan.recipe)]
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
@@ -197,14 +202,16 @@ def describe(part: Any, table: dict[str, Any] | None = None) -> str:
 def _changed_fields(part: Any, without: tuple[str, ...] = ()) -> list[str]:
     """The fields of a policy that differ from the default, as name=value."""
     return [
-        f"{field.name}={_short(value)}"
+        f"{field.name}={_short(value, field.metadata.get('table'))}"
         for field in plan_fields(part)
         for value in (getattr(part, field.name),)
         if field.name not in without and value != get_default(field)
     ]
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, table: dict[str, Any] | None = None) -> str:
+    if table is not None:
+        return describe(value, table)
     return "(" + ", ".join(map(str, value)) + ")" if isinstance(value, tuple) else str(value)
 
 

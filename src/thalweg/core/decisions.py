@@ -21,6 +21,9 @@ ACTIONS = {
     "merge-models": "merged model {other} into model {model}",
 }
 
+# The same of decisions about one of several models, which have the number of the model.
+ABOUT_ONE_MODEL = {"restart-average": "restarted the average of model {model}"}
+
 
 def make_decision(what: str, reason: str, **values: Any) -> dict[str, Any]:
     """Return the record of one decision: its code, the reason and the values of its sentence.
@@ -50,7 +53,10 @@ def describe_decision(decision: Mapping[str, Any]) -> str:
     'Too few clients. Wait.'
     """
     what = str(decision.get("what", ""))
-    action = ACTIONS[what].format(**decision) if what in ACTIONS else what
+    template = ACTIONS.get(what, what)
+    if "model" in decision:
+        template = ABOUT_ONE_MODEL.get(what, template)
+    action = template.format(**decision) if what in ACTIONS else what
     return " ".join(_make_sentence(text) for text in (str(decision["reason"]), action) if text)
 
 

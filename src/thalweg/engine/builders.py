@@ -188,6 +188,7 @@ def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
         client=data.client,
         time=data.time,
         coarse=data.coarse,
+        client_test=data.client_test,
     )
     return add_drift(scenario.world.build(setting), scenario.drift, setting)
 
@@ -198,6 +199,9 @@ def list_inert(plan: Plan, world: World, *, is_remote: bool = False) -> dict[str
         plan.recipe,
         world,
         has_late_updates=is_remote or plan.scenario.faults is not None,
+        presence_changes=is_remote
+        or plan.scenario.sessions is not None
+        or bool((world.availability < 1).any()),
     )
 
 

@@ -21,11 +21,13 @@ from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.registry import Registry
 from thalweg.core.remedies import format_setting
 from thalweg.core.toml import parse_toml
+from thalweg.data import DataSource
 from thalweg.engine.code_files import check_code_files
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
 from thalweg.nets.module import add_file_digest
 from thalweg.recipes import RECIPES, Recipe, get_recipe
+from thalweg.recipes.adaptive import adapt_to_regression
 from thalweg.recipes.base import needs_sessions
 from thalweg.recipes.compatibility import check_optimizer, is_federated
 from thalweg.scenarios import Scenario, ScenarioLike, find_scenario, resolve_sizes
@@ -67,13 +69,15 @@ class Plan:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
         _check_rounds(self.scenario)
         alarm = self.recipe.alarm
-        require(
-            alarm is None or alarm.watch == "loss" or self.scenario.prequential > 0,
-            f"alarm.watch={alarm and alarm.watch} needs predictions of arriving samples, but "
-            f"{self.scenario.name} makes none (prequential=0); predict some "
-            f"({format_setting('prequential', 32)}), or use the loss "
-            f"({format_setting('alarm.watch', 'loss')}).",
-        )
+        if alarm is not None and alarm.watch != "loss" and self.scenario.prequential == 0:
+            other = format_setting("alarm.watch", "loss")
+            if alarm.watch == "counts":  # is not a setting
+                other = f"with {format_setting('alarm', 'page-hinkley')} and {other}"
+            raise ConfigError(
+                f"alarm={type(alarm).__name__} needs predictions of arriving samples "
+                f"(it watches {alarm.watch}), but {self.scenario.name} makes none (prequential=0); "
+                f"predict some ({format_setting('prequential', 32)}), or use the loss ({other})."
+            )
         require(
             self.recipe.serving is None or self.scenario.prequential > 0,
             f"serving={type(self.recipe.serving).__name__} learns from predictions of arriving "
@@ -153,11 +157,14 @@ AnyPlan = Plan | BaselinePlan
 
 def _describe_run(scenario: Scenario) -> str:
     """Return the task, as far as it is known without reading data, and the number of rounds."""
-    source = scenario.data
-    task = getattr(getattr(source, "dataset", None) or source, "task", "classification")
+    return f"{_find_task(scenario.data) or 'task from the data'}, {scenario.rounds} rounds"
+
+
+def _find_task(source: DataSource) -> str | None:
+    """Return the task, or none if it follows from the data, which are not read."""
     if getattr(source, "target", "") == "minutes":  # of the flights
-        task = "regression"
-    return f"{task or 'task from the data'}, {scenario.rounds} rounds"
+        return "regression"
+    return getattr(getattr(source, "dataset", None) or source, "task", "classification")
 
 
 def _check_rounds(scenario: Scenario) -> None:
@@ -309,6 +316,10 @@ def _apply_changes(
     scenario = replace(scenario, net=add_file_digest(scenario.net))
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
+    if isinstance(method, Recipe) and method.name == "auto":
+        task = _find_task(scenario.data) or scenario.data.load(data_dir, seed).task
+        if task == "regression":
+            method = cast(Method, adapt_to_regression(method))
     return method, resolve_sizes(scenario, data_dir, seed)
 
 

@@ -404,6 +404,13 @@ def _read_training_rows(path: Path) -> Hashes | None:
         ) from error
 
 
+def read_client_names(folder: Path) -> tuple[str, ...]:
+    """Return the names of the clients of a finished run; empty if the run has not stored them."""
+    if not (folder / "preprocessing.json").is_file():
+        return ()
+    return _read_preprocessing(folder)[1]
+
+
 def _read_preprocessing(path: Path) -> tuple[Preprocessing, tuple[str, ...]]:
     file = path / "preprocessing.json"
     again = f"Run the plan again: thalweg run {shlex.quote(str(path / 'plan.toml'))}"

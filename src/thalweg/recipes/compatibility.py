@@ -54,6 +54,7 @@ from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, list_predictors, needs_single_model
 from thalweg.sample_weights import AssignsWeights
+from thalweg.sessions import Presence
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
 
@@ -216,7 +217,9 @@ def _receives_labels(stage: str, part: object) -> bool:
     return is_own and part is not None and (stage in LABELLED_STAGES or receives)
 
 
-def find_inert(recipe: Recipe, world: World, *, has_late_updates: bool) -> dict[str, str]:
+def find_inert(
+    recipe: Recipe, world: World, *, has_late_updates: bool, presence_changes: bool
+) -> dict[str, str]:
     """Return the stages whose component has no effect in this world, with the reason.
 
     Without such a component, or with any other one, the run would have the same metrics.
@@ -231,6 +234,9 @@ def find_inert(recipe: Recipe, world: World, *, has_late_updates: bool) -> dict[
         found["forecast"] = ONE_STATE
     if not has_late_updates and _accepts_late_updates(recipe.staleness):
         found["staleness"] = "no late updates"
+    trigger = recipe.session_trigger
+    if isinstance(trigger, Presence) and trigger.alarm_share is None and not presence_changes:
+        found["session_trigger"] = "all clients are always present, so that no session opens"
     return found
 
 
@@ -464,7 +470,8 @@ def _check_alarm(recipe: Recipe, world: World) -> None:
     require(
         not recipe.effect.reclusters or not has_single_model(recipe),
         f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has "
-        "one model. Use a bank of several models, such as bank=feddrift, or another action.",
+        "one model. Use a bank of several models, such as bank=feddrift, or another action "
+        "(alarm.action.recluster=false if alarm.action=combined).",
     )
 
 

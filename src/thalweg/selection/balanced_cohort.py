@@ -135,6 +135,13 @@ class BalancedCohort(LabelSurvey):
             )
 
     @property
+    def monitors(self) -> str:
+        """What the choice depends on; nothing if all clients are chosen."""
+        if self.participation == 1:
+            return ""
+        return "the label mixes and training losses of clients (selection)"
+
+    @property
     def uses_losses(self) -> bool:
         """Whether the choice depends on the training losses of clients."""
         return self.loss_weight > 0

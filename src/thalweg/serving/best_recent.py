@@ -92,6 +92,7 @@ class BestRecent:
     """
 
     needs_class_labels: ClassVar[bool] = False
+    monitors: ClassVar[str] = "the recent losses of each client's predictors (serving)"
 
     switch_every: float = 100.0
     """Expected number of samples between changes of the best predictor; determines alpha."""

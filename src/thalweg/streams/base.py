@@ -24,6 +24,12 @@ class Setting:
     client: Ints | None = None  # (n,) client to which each sample belongs
     time: Floats | None = None  # (n,) time of each sample
     coarse: Ints | None = None  # (n,) coarse label of each sample
+    client_test: Ints | None = None  # (n_test,) client to which each test sample belongs
+
+    def count_clients(self) -> int:
+        """Return the number of clients of the data; some may have test samples only."""
+        columns = (self.client, self.client_test)
+        return max(int(column.max(initial=-1)) + 1 for column in columns if column is not None)
 
 
 @dataclass(frozen=True, eq=False)

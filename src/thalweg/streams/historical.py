@@ -90,7 +90,8 @@ def _assign_groups(
     Rows cannot move between clients, so a share of the samples is reached by dropping the same
     share of the rows of every client.
     """
-    found = int(require_groups(setting).max()) + 1
+    require_groups(setting)
+    found = setting.count_clients()
     require(
         num_clients in (None, found),
         f"the data set has {found} clients, so num_clients={num_clients} is not possible; "

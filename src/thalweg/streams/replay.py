@@ -116,7 +116,7 @@ class Replay:
             else:
                 rows = tuple(np.array_split(in_time, num_clients))
         else:
-            num_clients = int(group.max()) + 1
+            num_clients = setting.count_clients()
             require(
                 self.num_clients in (None, num_clients),
                 f"the data set has {num_clients} clients, so num_clients={self.num_clients} is not "

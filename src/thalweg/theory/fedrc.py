@@ -120,7 +120,9 @@ def _terms(
             f"{A.shape}; use label_priors."
         )
     if f.size and not np.isfinite(f).all():
-        raise ConfigError("losses must be finite; a model has diverged.")
+        raise ConfigError(
+            "losses must be finite; a model has diverged. Use a smaller learning rate (local.lr)."
+        )
     y = _labels(labels, f.shape[1], A.shape[1])
     with np.errstate(divide="ignore"):  # a share of zero stays zero
         terms: Floats = np.log(alpha)[:, None] - f - np.log(A[:, y])

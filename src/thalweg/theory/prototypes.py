@@ -41,7 +41,9 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
             f"{y.shape}."
         )
     if not np.isfinite(z).all():
-        raise ConfigError("outputs must be finite; a model has diverged.")
+        raise ConfigError(
+            "outputs must be finite; a model has diverged. Use a smaller learning rate (local.lr)."
+        )
     if len(y) and not (y.min() >= 0 and y.max() < classes):
         raise ConfigError(f"labels must lie in 0 .. {classes - 1}, got {y.min()} to {y.max()}.")
     sums = np.zeros((classes, z.shape[1]))

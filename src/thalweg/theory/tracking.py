@@ -62,7 +62,8 @@ def fixed_share(
     is_missing = np.isnan(table)
     lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
     lowest = np.where(np.isfinite(lowest), lowest, 0.0)
-    factors = np.where(is_missing, 0.0, np.exp(eta * (lowest - np.nan_to_num(table))))
+    excess = np.where(is_missing, lowest, table) - lowest
+    factors = np.where(is_missing, 0.0, np.exp(-eta * excess))
     missing = [np.flatnonzero(row).tolist() for row in is_missing] if is_missing.any() else []
     rows, ratios, kept, added = [], [], 1 - alpha, alpha / len(now)
     for number, sample in enumerate(factors.tolist()):  # plain floats: there are few predictors

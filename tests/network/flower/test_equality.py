@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from contracts.runs import check_same_bits
+from engine.recipe_runs import active_auto_plan
 from network.flower.fake_grid import FakeGrid, devices_in
 from network.flower.runs import prepare_run, run_simulated, tiny_plan
+from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.flower.server_app import serve_run
 
@@ -55,6 +57,20 @@ RECIPES: list[tuple[str, list[str]]] = [
     ("fedavg", ["secure_aggregation=masked", "world.availability=0.9"]),
     ("fedavg", ["memory=balanced", "weights=label-balanced", *RESTARTS]),
     ("dpcs", ["weights=label-balanced", "weights.source=survey", "weights.target=pooled"]),
+    (
+        "sfedpo",
+        [
+            *("memory=dds-stationary", "world.dynamics=regimes"),
+            *("forecast=bayesian", "forecast.forgetting=true"),
+        ],
+    ),
+    (
+        "fedavg",
+        [
+            *("weights=by-arrivals", "alarm=excess-errors", "alarm.threshold=1"),
+            *("alarm.slack=0", "alarm.action=drop-outdated", "alarm.action.margin=0"),
+        ],
+    ),
 ]
 
 
@@ -70,12 +86,28 @@ def test_run_on_a_fake_grid_equals_the_simulated_run(
     assert RunFolder(tmp_path / "run").is_finished(10)
 
 
-@pytest.mark.parametrize("more", [[], ["server=averaged"]], ids=["latest", "averaged"])
-def test_devices_serve_the_predictions_of_simulated_clients(
-    more: list[str], tmp_path: Path
-) -> None:
+def test_auto_on_a_fake_grid_takes_the_decisions_of_the_simulated_run(tmp_path: Path) -> None:
+    plan = active_auto_plan("serving=none")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(run_simulated(plan), served)
+
+
+SERVING = ["serving=best-recent"]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        tiny_plan("fedavg", "digits-partial", 10, *SERVING),
+        tiny_plan("fedavg", "digits-partial", 10, *SERVING, "server=averaged"),
+        active_auto_plan(),
+    ],
+    ids=["latest", "averaged", "auto"],
+)
+def test_devices_serve_the_predictions_of_simulated_clients(plan: Plan, tmp_path: Path) -> None:
     """Test scores differ: the server does not know the weights of the devices."""
-    plan = tiny_plan("fedavg", "digits-partial", 10, "serving=best-recent", *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
     with devices_in(tmp_path, 5) as devices:
         served = serve_run(FakeGrid(devices), folder)
@@ -84,4 +116,6 @@ def test_devices_serve_the_predictions_of_simulated_clients(
     for ours, theirs in zip(served.metrics, simulated.metrics, strict=True):
         for name in ("prequential_accuracy", "tested", "loss", "bytes_up", "bytes_down"):
             assert ours.get(name) == theirs.get(name)
+        assert ours.get("decisions") == theirs.get("decisions")
+        assert ours.get("alarms") == theirs.get("alarms")
         assert "serving_weights" not in ours

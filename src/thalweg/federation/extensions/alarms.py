@@ -137,7 +137,7 @@ def note_alarms(ctx: RoundContext) -> None:
         rules[model], decision = rule.note_alarms(rules[model], clients, is_alarmed)
         if decision is not None:
             decisions = ctx.extra_metrics.setdefault("decisions", [])
-            decisions.append({**decision, "model": model})
+            decisions.append({**decision, "model": model} if len(rules) > 1 else decision)
     ctx.server = ctx.server._replace(rules=rules)
 
 
