@@ -295,6 +295,7 @@ def test_banks_fulfil_their_contract(policy: Any) -> None:
     sessions.Average(pilot_sessions=3),
     sessions.WarmStart(pilot_sessions=0, probe_rounds=3, scale=0.0),
     sessions.WarmStart(pilot_sessions=3, first_start="random", scale=math.inf),
+    sessions.WarmStart(random_pilot=True),
     sessions.WarmStart(first_start="latest", distance="raw", history=2),
     sessions.WarmStart(distance="global_unit", history=1, keep="diverse"),
     sessions.WarmStart(distance="inner_product", history=3, keep="diverse"),

@@ -10,7 +10,8 @@
     <!-- comparison specialists|parts|targets -->  ...  <!-- end comparison -->
 
 `--only` selects rows and columns as in `thalweg reproduce`. A table shows our value, the paper's
-and the difference, and marks cells that were not run. The value of several cells is their range. A
+and the difference, and marks cells that were not run; rows and columns of which nothing was run are
+listed below it. The value of one cell is its mean ± spread, that of several is their range. A
 comparison is that of `report.auto_table`: auto and the best specialist, auto and auto without its
 parts, or the targets.
 A test compares the pages with the cells.
@@ -46,7 +47,7 @@ from thalweg.report.render import escape_markdown, markdown_row
 from thalweg.report.status import ExhibitStatus, format_command, make_status, to_texts
 from thalweg.report.study_table import MAX_COLUMNS
 from thalweg.report.table import FAR_MARK
-from thalweg.scenarios.studies import Study, auto, restrict_study, split_words
+from thalweg.scenarios.studies import Study, auto, restrict_study, select_part, split_words
 from thalweg.scenarios.studies.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
@@ -140,11 +141,38 @@ def fill_page(text: str, cells: Cells) -> str:
 
 
 def make_table(words: list[str], cells: Cells) -> str:
-    """Return a command and a Markdown table of rows and columns of a study."""
+    """Return a command and a Markdown table of the stored rows and columns of a study."""
     arguments = _parse(words)
     study = _select(arguments)
-    stored = {(cell.row, cell.column): cell for cell in cells.get(arguments.study, ())}
-    headings = _shorten([column.label for column in study.columns], study)
+    keys = _keys(study)
+    stored = {(c.row, c.column): c for c in cells.get(arguments.study, ())}
+    stored = {key: cell for key, cell in stored.items() if key in keys}
+    command = format_command(arguments.study)
+    command += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
+    lines = ["```sh", command, "```", ""]
+    if stored:
+        run = select_part(
+            study,
+            [row for row in study.rows if any(row.label == key[0] for key in stored)],
+            [column for column in study.columns if any(column.label == key[1] for key in stored)],
+        )
+        lines += [
+            *_make_grid(run, study, stored),
+            "",
+            _wrap(_make_legend(run, list(stored.values()))),
+        ]
+        lines += [""] if (missing := _describe_missing(study, run)) else []
+        lines += [_wrap(missing)] if missing else []
+    else:
+        lines.append("Not run.")
+    return "\n\n" + "\n".join(lines) + "\n\n"
+
+
+def _make_grid(
+    study: Study, whole: Study, stored: Mapping[tuple[str, str], MeasuredCell]
+) -> list[str]:
+    """Return the lines of the table of a part of a study; with many columns it is transposed."""
+    headings = _shorten(study.column_labels, whole)
     body = [
         [_make_entry(study, row, column, stored) for column in study.column_labels]
         for row in study.row_labels
@@ -153,7 +181,7 @@ def make_table(words: list[str], cells: Cells) -> str:
     if len(headings) > max(MAX_COLUMNS, len(names)):
         names, headings, corner = headings, names, "column"
         body = [list(each) for each in zip(*body, strict=True)]
-    lines = [
+    return [
         markdown_row([corner, *map(escape_markdown, headings)]),
         markdown_row(["---", *["---:"] * len(headings)]),
         *(
@@ -161,11 +189,18 @@ def make_table(words: list[str], cells: Cells) -> str:
             for name, entries in zip(names, body, strict=True)
         ),
     ]
-    command = format_command(arguments.study)
-    command += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
-    shown = [stored[key] for key in stored if key in _keys(study)]
-    legend = _wrap(_make_legend(study, shown))
-    return "\n\n" + "\n".join(["```sh", command, "```", "", *lines, "", legend]) + "\n\n"
+
+
+def _describe_missing(study: Study, run: Study) -> str:
+    """Return the rows and columns of which nothing was run; empty if there are none."""
+    rows = [label for label in study.row_labels if label not in run.row_labels]
+    columns = [label for label in study.column_labels if label not in run.column_labels]
+    parts = [
+        f"{what} {', '.join(f'`{label}`' for label in labels)}"
+        for what, labels in (("rows", rows), ("columns", columns))
+        if labels
+    ]
+    return f"Not run: {'; '.join(parts)}." if parts else ""
 
 
 def _make_entry(
@@ -176,7 +211,7 @@ def _make_entry(
     number, cell = study.published.get((row, column)), stored.get((row, column))
     if cell is None:
         return NOT_RUN if number is None else f"{NOT_RUN} ({number.mean:.2f})"
-    text = f"{cell.mean:.2f}" + ("" if cell.spread is None else f" ± {cell.spread:.2f}")
+    text = _format_mean(cell)
     if number is None:
         return text
     gap = cell.mean - number.mean
@@ -184,12 +219,17 @@ def _make_entry(
     return f"{text} ({number.mean:.2f}, {points(gap)}{FAR_MARK if is_far else ''})"
 
 
+def _format_mean(cell: MeasuredCell) -> str:
+    return f"{cell.mean:.2f}" + ("" if cell.spread is None else f" ± {cell.spread:.2f}")
+
+
 def _make_legend(study: Study, shown: Sequence[MeasuredCell]) -> str:
     after = "95 % bound of the mean" if study.spread == "bound" else "standard deviation"
     seeds = sorted({cell.seeds for cell in shown})
     text = f"Mean ± {after}"
     if len(seeds) == 1:
-        text += f" over seed{'s' if seeds[0][1:] else ''} {', '.join(map(str, seeds[0]))}"
+        text = f"{text} over seeds" if seeds[0][1:] else "Seed"
+        text += f" {', '.join(map(str, seeds[0]))}"
     elif seeds:
         numbers = sorted(len(each) for each in seeds)
         text += (
@@ -206,7 +246,7 @@ def _make_legend(study: Study, shown: Sequence[MeasuredCell]) -> str:
 
 
 def make_value(words: list[str], cells: Cells) -> str:
-    """Return a number, or the range of several: ``0.15 to 0.82``; ``not run`` if one is missing."""
+    """Return a mean ± spread, or a range: ``0.15 to 0.82``; ``not run`` if one is missing."""
     arguments = _parse(words)
     study = _select(arguments)
     stored = {(cell.row, cell.column): cell for cell in cells.get(arguments.study, ())}
@@ -219,6 +259,8 @@ def make_value(words: list[str], cells: Cells) -> str:
         published = study.published[key].mean if key in study.published else 0.0
         mean = stored[key].mean if key in stored else 0.0
         found.append({"mean": mean, "published": published}.get(arguments.show, mean - published))
+    if arguments.show == "mean" and len(keys) == 1:
+        return _format_mean(stored[keys[0]])
     show = points if arguments.show == "difference" else "{:.2f}".format
     low, high = show(min(found)), show(max(found))
     return low if low == high else f"{low} to {high}"
@@ -268,10 +310,11 @@ def _keys(study: Study) -> set[tuple[str, str]]:
 
 
 def _shorten(labels: list[str], study: Study) -> list[str]:
-    """Leave out the scenario if all columns have the same one and a note."""
+    """Leave out the scenario if all columns of the study have the same one and a note."""
     scenarios = {column.scenario for column in study.columns}
-    notes = [column.note for column in study.columns]
-    return notes if len(scenarios) == 1 and all(notes) and len(notes) > 1 else labels
+    notes = {column.label: column.note for column in study.columns}
+    is_clear = len(scenarios) == 1 and all(notes.values()) and len(notes) > 1
+    return [notes[label] for label in labels] if is_clear else labels
 
 
 def find_pages() -> list[Path]:

@@ -42,7 +42,7 @@ def test_quoted_figures_are_on_the_linked_pages() -> None:
         _, _, evidence, where, _ = row.split("|")
         (link,) = re.findall(r"\(([^)#]+)", where)
         page = (INDEX.parent / link).read_text()
-        for figure in FIGURE.findall(evidence):
+        for figure in FIGURE.findall(re.sub(r"<!--.*?-->", "", evidence)):
             quotes += 1
             assert figure in page, f"{figure} is not on {link}"
-    assert quotes > 25
+    assert quotes > 12

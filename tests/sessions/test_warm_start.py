@@ -115,6 +115,24 @@ def test_without_pilot_sessions_the_pilot_is_the_initial_model() -> None:
     assert len(moves[0].calls) == 1
 
 
+@pytest.mark.parametrize("first_start", ["random", "latest"])
+def test_random_pilot_is_the_initial_model_and_changes_no_session(first_start: str) -> None:
+    fields: dict[str, Any] = {"distance": "raw", "first_start": first_start}
+    trained = run_sessions(WarmStart(**fields), TWO_MODELS, TWO_FINGERPRINTS)
+    state, starts, moves = run_sessions(
+        WarmStart(**fields, random_pilot=True), TWO_MODELS, TWO_FINGERPRINTS
+    )
+    assert state.pilot.tolist() == INITIAL.tolist()
+    assert [each.calls for each in moves[1:]] == [[(INITIAL.tolist(), 0.5)]] * 3
+    assert [model.tolist() for model in state.models] == [[1, 0], [0, 2]]
+    np.testing.assert_array_equal(starts, trained[1])  # the fingerprints are the same here
+
+
+def test_random_pilot_without_pilot_sessions_is_rejected() -> None:
+    with pytest.raises(ConfigError, match="remove random_pilot"):
+        WarmStart(pilot_sessions=0, random_pilot=True)
+
+
 @pytest.mark.parametrize(
     ("first_start", "expected"), [("pilot", [3, 5]), ("latest", [4, 8]), ("random", [-1, -1])]
 )

@@ -82,14 +82,15 @@ def test_tables_and_numbers_of_the_docs_equal_the_stored_cells(page: Path) -> No
 
 def test_table_shows_our_number_the_published_one_and_the_difference(made_up: None) -> None:
     before = "A\n\n<!-- table made-up -->old<!-- end table -->\n\nB\n"
-    after = fill_page(before, CELLS)
-    assert after == fill_page(after, CELLS)
+    cells = {"made-up": [*CELLS["made-up"], measure("ours", "toy 50 %", 82.0, None)]}
+    after = fill_page(before, cells)
+    assert after == fill_page(after, cells)
     lines = after.splitlines()
     assert lines[0] == "A"
     assert lines[-1] == "B"
     assert "thalweg reproduce made-up" in lines
     assert "| recipe | 10 % | 50 % |" in lines
-    assert "| ours | 82.00 ± 0.25 (80.00, +2.00\\*) | not run (81.00) |" in lines
+    assert "| ours | 82.00 ± 0.25 (80.00, +2.00\\*) | 82.00 (81.00, +1.00) |" in lines
     assert "| theirs | 69.50 ± 0.10 (70.00, −0.50) | not run (71.50) |" in lines
     assert "| new | 60.12 | – |" in lines
     assert "old" not in after
@@ -103,10 +104,21 @@ def test_part_of_a_table_has_the_command_of_the_part(made_up: None) -> None:
     assert "81.00" not in after
 
 
+def test_rows_and_columns_that_were_not_run_are_listed_below_the_table(made_up: None) -> None:
+    cells = {"made-up": [measure("ours", "toy 10 %", 82.0, 0.25)]}
+    after = fill_page("<!-- table made-up --><!-- end table -->", cells)
+    assert "| ours | 82.00 ± 0.25 (80.00, +2.00\\*) |" in after
+    assert "Not run: rows `theirs`, `new`; columns `toy 50 %`." in after
+    nothing = fill_page("<!-- table made-up --><!-- end table -->", {})
+    assert "thalweg reproduce made-up\n```\n\nNot run.\n" in nothing
+    assert "| ours" not in nothing
+
+
 @pytest.mark.parametrize(
     "words, text",
     [
-        ("--only 'ours,10 %'", "82.00"),
+        ("--only 'ours,10 %'", "82.00 ± 0.25"),
+        ("--only 'new,10 %'", "60.12"),
         ("--only '10 %'", "60.12 to 82.00"),
         ("--only '10 %' --show difference", "−0.50 to +2.00"),
         ("--show published", "70.00 to 81.00"),
@@ -121,10 +133,11 @@ def test_value_is_a_number_or_a_range(made_up: None, words: str, text: str) -> N
 def test_left_out_cells_have_the_letter_of_their_reason(
     made_up: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = replace(STUDY, left_out={("new", "toy 10 %"): "it has no memory"})
+    study = replace(STUDY, left_out={("theirs", "toy 10 %"): "it has no memory"})
     monkeypatch.setitem(STUDIES, "made-up", study)
-    after = fill_page("<!-- table made-up --><!-- end table -->", {})
-    assert "| new | – a | – |" in after
+    cells = {"made-up": [*CELLS["made-up"][:2], measure("theirs", "toy 50 %", 71.0, None)]}
+    after = fill_page("<!-- table made-up --><!-- end table -->", cells)
+    assert "| theirs | – a | 71.00 (71.50, −0.50) |" in after
     assert "Empty cells: a: it has no memory." in after
 
 
@@ -149,7 +162,7 @@ def test_comparison_of_auto_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_code_blocks_do_not_change_and_missing_ends_are_reported(made_up: None) -> None:
     code = "```html\n<!-- value made-up --only ours --><!-- end value -->\n```\n"
     value = "<!-- value made-up --only 'ours,10 %' -->{}<!-- end value -->\n"
-    assert fill_page(code + value.format(""), CELLS) == code + value.format("82.00")
+    assert fill_page(code + value.format(""), CELLS) == code + value.format("82.00 ± 0.25")
     with pytest.raises(ConfigError, match="end comment is missing"):
         fill_page("<!-- value made-up --only ours -->\n" + code, CELLS)
 

@@ -72,6 +72,9 @@ class WarmStart:
 
     pilot_sessions: int = 1
     """Sessions whose final models are averaged to the pilot; 0: the run's initial model."""
+    random_pilot: bool = False
+    """Whether the pilot is the run's initial model instead, with the same sessions (an ablation of
+    the paper)."""
     probe_rounds: int = 1
     """Probe rounds at the start of a session, from the pilot."""
     scale: float = 10.0
@@ -104,13 +107,19 @@ class WarmStart:
             'keep="diverse" needs a history, got none (all sessions are stored); set one, such as '
             "history=20.",
         )
+        require(
+            self.pilot_sessions > 0 or not self.random_pilot,
+            "random_pilot replaces the mean of the pilot sessions, got pilot_sessions=0, whose "
+            "pilot is the initial model already; remove random_pilot.",
+        )
 
     @property
     def max_probe_rounds(self) -> int:
         return self.probe_rounds
 
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> WarmStartState:
-        initial_model = model if self.first_start == "random" else model[:0]
+        is_used = self.first_start == "random" or self.random_pilot
+        initial_model = model if is_used else model[:0]
         return WarmStartState(
             sessions=0,
             compared_slices=self._find_compared_slices(len(model), pieces),
@@ -163,6 +172,8 @@ class WarmStart:
         """Compute the pilot; return the state and the start of the first session after it."""
         models = [*state.pilots, last]  # without pilot sessions, the run's initial model
         pilot = blend(np.full(len(models), 1 / len(models)), models)
+        if self.random_pilot:
+            pilot = state.initial_model.copy()
         start = {"pilot": pilot, "latest": last, "random": state.initial_model.copy()}[
             self.first_start
         ]

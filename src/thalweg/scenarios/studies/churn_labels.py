@@ -16,6 +16,7 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 LENGTH = 50  # rounds per session
 COUNTED_ROUNDS = 10
 LAST_SESSION = 7
+QUICK = (f"rounds={(LAST_SESSION + 1) * 5}", "sessions.length=5")
 RATES = {"mnist": "0.0025", "fashion-mnist": "0.0035"}
 STARTS = {
     "proposed": ("+warmstart", "session_start.first_start=random"),
@@ -74,7 +75,6 @@ def table(spec: LabelTable) -> Study:
     published = _parse_published(spec)
     shown = {label for _, label in published}
     columns = [_column(spec, data, s) for data in RATES for s in range(3, LAST_SESSION + 1)]
-    short = 5
     return Study(
         name=spec.name,
         paper="churn",
@@ -92,19 +92,24 @@ def table(spec: LabelTable) -> Study:
         reference="fedavg previous",
         published=published,
         metric="transition_accuracy",
-        quick=(f"rounds={(LAST_SESSION + 1) * short}", f"sessions.length={short}"),
+        quick=QUICK,
+    )
+
+
+def make_overrides(data: str, partition: str, clients: int) -> tuple[str, ...]:
+    """Settings of a run with one of these distributions of labels."""
+    return (
+        f"rounds={LAST_SESSION * LENGTH + COUNTED_ROUNDS}",
+        f"evaluate_every={LENGTH}",
+        f"world.partition={partition}",
+        f"world.num_clients={clients}",
+        f"local.lr={RATES[data]}",
+        "local.decay=none",
     )
 
 
 def _column(spec: LabelTable, data: str, session: int) -> Column:
-    overrides = (
-        f"rounds={LAST_SESSION * LENGTH + COUNTED_ROUNDS}",
-        f"evaluate_every={LENGTH}",
-        f"world.partition={spec.partition}",
-        f"world.num_clients={spec.clients}",
-        f"local.lr={RATES[data]}",
-        "local.decay=none",
-    )
+    overrides = make_overrides(data, spec.partition, spec.clients)
     return Column(f"churn-{data}", overrides, f"session {session}", session=session)
 
 

@@ -225,6 +225,28 @@ def table_2() -> Study:
     )
 
 
+def figure_4() -> Study:
+    """Accuracy over the rounds; the paper draws that on training data."""
+    often = (*STEPS[:-1], "evaluate_every=4", "tasks=false")
+    return Study(
+        name="feddaa-figure-4",
+        paper="feddaa",
+        table="Figure 4",
+        title="FedDAA, Figure 4: accuracy over the rounds",
+        description=(
+            "The runs of Table 1, evaluated every four rounds: each client with its own models on "
+            "the test set in its current view, mean over clients. The paper draws the accuracy on "
+            f"training data, on CIFAR-10. {ABOUT}"
+        ),
+        rows=METHODS,
+        columns=tuple(Column(name, often, is_reduced=True) for name in (CIFAR, DENSE)),
+        seeds=SEEDS,
+        reference="feddaa",
+        metric="step_accuracy",
+        quick=QUICK,
+    )
+
+
 PARTS = {
     "full": (),
     "without NCD": ("bank.use_ncd=false",),
@@ -330,6 +352,7 @@ def studies() -> list[Study]:
         released(),
         steps(),
         table_2(),
+        figure_4(),
         ablation(),
         detector(),
         rates(),

@@ -104,8 +104,16 @@ PAPERS = {
                 "accuracy over the rounds",
                 studies=("churn-cifar10-table", "churn-ag-news-table"),
             ),
-            Exhibit("Figure 3", "accuracy over the rounds, Two-Shard and Partial-Overlap"),
-            Exhibit("Figure 4", "accuracy over the rounds, further labels"),
+            Exhibit(
+                "Figure 3",
+                "accuracy over the rounds, Two-Shard and Partial-Overlap",
+                studies=("churn-partial-overlap-table",),
+            ),
+            Exhibit(
+                "Figure 4",
+                "accuracy over the rounds, further labels",
+                studies=("churn-half-table", "churn-partial-overlap-100-table"),
+            ),
             _other("Table 15", "CPU time and memory, 20 clients"),
             _other("Table 16", "CPU time and memory, 100 clients"),
             _other("Figure 1", "overview"),
