@@ -11,12 +11,14 @@ import numpy.typing as npt
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim, check_names, check_vector, first_reason
 from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
-from thalweg.theory import fill_missing, prototypes
+from thalweg.theory import fill_missing, pooled_variance, prototypes
 from thalweg.theory.prototypes import MissingRule
 
 Output = Literal["logits", "probabilities"]
 NEW, OLD = "new_prototype", "old_prototype"
 CLASSES = "_classes"  # suffix of both names: which classes the client has
+ERRORS = "_errors"  # suffix of both names: the standard errors of the prototypes
+UNKNOWN = 1e30  # an error that is not known, or larger
 SINCE = "new_since"
 MAX_ROUND = 1e15  # larger integers are not exact in double precision
 
@@ -29,31 +31,43 @@ class PrototypeSet(NamedTuple):
     old: Floats  # (K, C, O)
     has_old: npt.NDArray[np.bool_]  # (K,)
     new_since: Ints  # (K,) the round in which the first of the new samples arrived
+    new_errors: Floats  # (K, C) standard errors; nan: not known, or not requested
+    old_errors: Floats  # (K, C)
 
 
 def client_prototypes(
-    view: SurveyContext, last_began: int | None, output: Output
+    view: SurveyContext, last_began: int | None, output: Output, *, with_errors: bool = False
 ) -> Mapping[str, Floats]:
     """Return a client's prototypes of its new and of its old samples, by the bank's first model.
 
     New samples arrive in this round, old samples arrived in round `last_began` or later. With
     None, a step may start after the samples have changed: if nothing arrives in this round, the
     samples of the last arrival are new and all others old. Without new samples the result is empty.
+    `with_errors` adds the standard errors of the prototypes.
     """
     new, old, since = split_new_old(view, last_began)
     if len(new) == 0:
         return {}
     response: dict[str, Floats] = {SINCE: np.array([float(since)])}
+    groups = {}
     for name, rows in ((NEW, new), (OLD, old)):
         outputs = view.probe_model(0).outputs(rows).astype(np.float64)
         if output == "probabilities":
             outputs = _softmax(outputs)
-        means = prototypes(outputs, view.labels(rows), view.num_classes)
+        labels = view.labels(rows)
+        means = prototypes(outputs, labels, view.num_classes)
+        groups[name] = (outputs, labels, means)
         has_class = np.asarray(~np.isnan(means).any(axis=1))
         values = np.where(np.isnan(means), 0.0, means)
         if output == "probabilities":
             values = values / max(float(np.linalg.norm(values)), 1e-12)
         response[name], response[name + CLASSES] = values.ravel(), has_class.astype(np.float64)
+    if with_errors:
+        variance = pooled_variance(list(groups.values()))
+        for name, (_, labels, _) in groups.items():
+            sizes = np.bincount(labels, minlength=view.num_classes)
+            errors = np.sqrt(variance / np.maximum(sizes, 1))
+            response[name + ERRORS] = np.where((sizes > 0) & np.isfinite(errors), errors, UNKNOWN)
     return response
 
 
@@ -102,7 +116,10 @@ def read_prototypes(
     surveyed = np.empty(0, dtype=np.int64) if roster.surveyed is None else roster.surveyed
     if not _are_compatible(responses):
         empty = np.empty((0, 1, 1))
-        return PrototypeSet(surveyed[:0], empty, empty, np.empty(0, dtype=bool), surveyed[:0])
+        no_rows = np.empty((0, 1))
+        return PrototypeSet(
+            surveyed[:0], empty, empty, np.empty(0, dtype=bool), surveyed[:0], no_rows, no_rows
+        )
     has_responded = np.asarray(~np.isnan(responses[NEW]).any(axis=1))
     new, old = (_decode(responses, name, has_responded) for name in (NEW, OLD))
     return PrototypeSet(
@@ -111,6 +128,8 @@ def read_prototypes(
         old=fill_missing(old, missing, reference=new),
         has_old=np.asarray(responses[OLD + CLASSES][has_responded].any(axis=1)),
         new_since=responses[SINCE][has_responded, 0].astype(np.int64),
+        new_errors=_decode_errors(responses, NEW, has_responded),
+        old_errors=_decode_errors(responses, OLD, has_responded),
     )
 
 
@@ -131,6 +150,18 @@ def _decode(responses: SurveyResponses, name: str, has_responded: npt.NDArray[np
     has_class = responses[name + CLASSES][has_responded] > 0  # (K, C)
     values = responses[name][has_responded].reshape(*has_class.shape, -1)
     return np.where(has_class[:, :, None], values, np.nan)
+
+
+def _decode_errors(
+    responses: SurveyResponses, name: str, has_responded: npt.NDArray[np.bool_]
+) -> Floats:
+    """Return (K, C) standard errors; nan: not known."""
+    num_classes = responses[name + CLASSES].shape[1]
+    errors = responses.get(name + ERRORS)
+    if errors is None or errors.shape[1] != num_classes:
+        return np.full((int(has_responded.sum()), num_classes), np.nan)
+    found = errors[has_responded].astype(np.float64)
+    return np.where(found < UNKNOWN / 2, found, np.nan)
 
 
 def _softmax(logits: Floats) -> Floats:

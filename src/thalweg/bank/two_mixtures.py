@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -9,12 +10,15 @@ import numpy.typing as npt
 
 from thalweg.bank.base import BankAssignment, SplitContext, is_step_start, require_cohort
 from thalweg.bank.prototype_set import (
+    ERRORS,
     Output,
     client_prototypes,
     read_prototypes,
     split_new_old,
     validate_prototypes,
 )
+from thalweg.bank.prototype_set import NEW as NEW_PROTOTYPE
+from thalweg.bank.prototype_set import OLD as OLD_PROTOTYPE
 from thalweg.bank.soft import SLACK
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
@@ -30,10 +34,12 @@ from thalweg.theory import (
     merge_agreeing,
     responsibilities,
 )
+from thalweg.theory.label_conflict import differ_significantly, mean_errors
 from thalweg.theory.masked_kmeans import mean_present
 
 LOSSES = "model_losses"  # survey response
 NEW, OLD = "new_mixture", "old_mixture"  # broadcasts
+NEW_ERRORS, OLD_ERRORS = NEW_PROTOTYPE + ERRORS, OLD_PROTOTYPE + ERRORS  # survey responses
 BEGAN = "period_began"  # broadcast
 PRIORS = "label_priors"  # broadcast
 MIN_SHARE = 0.05  # of a sample; below, the model is not trained on it
@@ -67,6 +73,8 @@ class Seen(NamedTuple):
     clients: Ints  # (K,)
     prototypes: Floats  # (K, C, O) of their new samples; nan: missing classes
     old: Floats  # (K, C, O) of their old samples
+    new_errors: Floats  # (K, C) standard errors of the prototypes; nan: not known
+    old_errors: Floats  # (K, C)
     losses: Floats  # (K, models) mean loss of each model on their new samples
     new_since: Ints  # (K,) the round in which the new samples arrived
 
@@ -76,6 +84,8 @@ class Seen(NamedTuple):
             self.clients[rows],
             self.prototypes[rows],
             self.old[rows],
+            self.new_errors[rows],
+            self.old_errors[rows],
             self.losses[rows],
             self.new_since[rows],
         )
@@ -106,13 +116,18 @@ class TwoMixtures:
     new ones:
 
     - If the labels of a client contradict the mean of all prototypes, the prototypes are clustered
-      (`theory.count_clusters`). Clusters are merged unless their
-      labels contradict each other (`theory.label_conflict` above `max_conflict`) and no model
-      has a loss of at most `sufficient_loss` on both. Usually one cluster remains.
+      (`theory.count_clusters`). Clusters are merged unless their labels contradict each other and
+      no model has a loss of at most `sufficient_loss` on both. Usually one cluster remains.
+    - Labels contradict each other if `theory.label_conflict` is above `max_conflict` and the
+      prototypes differ by more than chance: at the level `significance` of a test with the
+      standard errors of the prototypes, or because every model predicts the client's samples worse
+      than equal probabilities do.
     - Clusters are matched with models by linear sum assignment; the cost is the mean loss of the
       model on the cluster. A new model costs :math:`\ln C` + `sufficient_loss`, more than a model
       that predicts all C classes equally. It starts as a copy of the best model. If one cluster
       remains, a model is opened only if the labels of new and old samples contradict each other.
+    - A client with a model of its own that is better than that of its cluster by more than
+      `sufficient_loss` keeps this one.
     - Mixtures of clients whose model has changed start at `certainty` for the new one.
 
     A model without clients for `unused_rounds` rounds is closed. With one model a round equals one
@@ -136,6 +151,7 @@ class TwoMixtures:
     ...     "new_prototype": np.array([[0.0, 4], [0, 4], [0, 5], [4, 0]]),
     ...     "new_prototype_classes": np.ones((4, 2)),
     ...     "old_prototype": np.zeros((4, 2)), "old_prototype_classes": np.zeros((4, 2)),
+    ...     "new_prototype_errors": np.ones((4, 2)), "old_prototype_errors": np.ones((4, 2)),
     ...     "new_since": np.zeros((4, 1)),
     ...     "model_losses": np.array([[0.1], [0.1], [0.2], [5.0]]),
     ... }
@@ -166,6 +182,8 @@ class TwoMixtures:
     """Rounds after its opening in which a model is not replaced by a further new one."""
     output: Output = "logits"
     """Outputs of which prototypes are means."""
+    significance: float = 0.001
+    """Level of the test that prototypes differ by more than chance."""
 
     bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
     needs_class_labels: ClassVar[bool] = True
@@ -187,6 +205,7 @@ class TwoMixtures:
             max_models="[1, MODELS]",
             patience="[1, inf)",
             max_clusters="[1, MODELS]",
+            significance="(0, 1]",
         )
 
     @property
@@ -212,7 +231,10 @@ class TwoMixtures:
 
     def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
         """Return prototypes of new and old samples, and the mean loss of each model on new ones."""
-        rows, response = split_new_old(view, None)[0], client_prototypes(view, None, self.output)
+        rows, response = (
+            split_new_old(view, None)[0],
+            client_prototypes(view, None, self.output, with_errors=True),
+        )
         if not response:
             return None, {}
         probes = [view.probe_model(model) for model in range(view.num_models)]
@@ -222,7 +244,9 @@ class TwoMixtures:
     def validate_claim(self, claim: Claim) -> str | None:
         if claim.is_survey_response:
             return first_reason(
-                validate_prototypes(claim, LOSSES),
+                validate_prototypes(claim, LOSSES, NEW_ERRORS, OLD_ERRORS),
+                check_vector(claim.uploads, NEW_ERRORS, claim.num_classes, least=0),
+                check_vector(claim.uploads, OLD_ERRORS, claim.num_classes, least=0),
                 check_vector(claim.uploads, LOSSES, claim.num_models, least=0),
             )
         if PRIORS not in claim.broadcast:
@@ -387,9 +411,19 @@ class TwoMixtures:
         losses = responses.get(LOSSES, np.empty((0, 0)))
         if losses.shape[1] != num_models or len(found.clients) == 0:
             nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 1, 1))
-            return Seen(nothing, no_rows, no_rows, np.empty((0, num_models)), nothing)
+            no_errors = np.empty((0, 1))
+            no_losses = np.empty((0, num_models))
+            return Seen(nothing, no_rows, no_rows, no_errors, no_errors, no_losses, nothing)
         losses = losses[~np.isnan(losses).any(axis=1)]
-        return Seen(found.clients, found.new, found.old, losses, found.new_since)
+        return Seen(
+            found.clients,
+            found.new,
+            found.old,
+            found.new_errors,
+            found.old_errors,
+            losses,
+            found.new_since,
+        )
 
     def _match_clusters(
         self, state: TwoMixturesState, seen: Seen, starting: Bools, mix: Floats, rnd: int
@@ -454,7 +488,9 @@ class TwoMixtures:
         A model that was opened recently is given up only for one that is sufficient.
         """
         known = seen.losses.shape[1]
-        losses = np.pad(seen.losses, ((0, 0), (0, len(state.opened) - known)), constant_values=np.inf)
+        losses = np.pad(
+            seen.losses, ((0, 0), (0, len(state.opened) - known)), constant_values=np.inf
+        )
         own, rows = seen.losses.argmin(axis=1), np.arange(len(models))
         is_better = losses[rows, models] - losses[rows, own] > self.sufficient_loss
         is_young = (state.opened >= 0) & (rnd - state.opened < self.patience)
@@ -463,8 +499,13 @@ class TwoMixtures:
 
     def _has_changed(self, seen: Seen) -> bool:
         """Return whether the labels of new samples contradict those of old ones."""
-        return label_conflict(mean_present(seen.old), mean_present(seen.prototypes)) > (
-            self.max_conflict
+        errors = np.hypot(mean_errors(seen.old_errors), mean_errors(seen.new_errors))
+        return self._contradict(mean_present(seen.old), mean_present(seen.prototypes), errors)
+
+    def _contradict(self, first: Floats, second: Floats, errors: Floats) -> bool:
+        """Return whether the labels of two groups (C, O) contradict each other beyond chance."""
+        return label_conflict(first, second) > self.max_conflict and differ_significantly(
+            first, second, errors, self.significance
         )
 
     def _keep_young(
@@ -487,8 +528,12 @@ class TwoMixtures:
 
     def _find_groups(self, seen: Seen) -> Ints:
         """Return (K,) the group of each client: clients with contradictory labels are apart."""
-        mean = mean_present(seen.prototypes)
-        if all(label_conflict(each, mean) <= self.max_conflict for each in seen.prototypes):
+        mean, errors = mean_present(seen.prototypes), self._estimate_errors(seen)
+        of_mean = mean_errors(errors)
+        if not any(
+            self._contradict(each, mean, np.hypot(error, of_mean))
+            for each, error in zip(seen.prototypes, errors, strict=True)
+        ):
             return np.zeros(len(seen.clients), dtype=np.int64)
         points = fill_missing(seen.prototypes, "impute")
         member_of = count_clusters(points, self.max_clusters).member_of
@@ -497,8 +542,24 @@ class TwoMixtures:
         )
         worst = np.maximum(losses[:, None], losses[None]).min(axis=2)
         return merge_agreeing(
-            seen.prototypes, member_of, self.max_conflict, worst <= self.sufficient_loss
+            seen.prototypes,
+            member_of,
+            self.max_conflict,
+            worst <= self.sufficient_loss,
+            errors,
+            self.significance,
         )
+
+    def _estimate_errors(self, seen: Seen) -> Floats:
+        """Return (K, C) the standard errors of the prototypes of new samples.
+
+        They are 0, so that each difference is significant, for clients whose losses are those of
+        wrong labels: with each model larger than that of equal probabilities, and much larger than
+        that of another client with its best model.
+        """
+        best, uniform = seen.losses.min(axis=1), math.log(seen.prototypes.shape[1])
+        is_worse = best > max(best.min(initial=np.inf) + self.sufficient_loss, uniform)
+        return np.where(is_worse[:, None], 0.0, seen.new_errors)
 
     def _seed(self, state: TwoMixturesState, seen: Seen, models: Ints) -> TwoMixturesState:
         """Start the mixture of clients with a model (K,) of their own, where it has changed.

@@ -12,16 +12,26 @@ from thalweg.federation import ClientState, ServedModels, ServerState, get_serve
 from thalweg.federation.serving import ServingState, name_predictors
 from thalweg.recipes import Recipe
 from thalweg.recipes.base import list_predictors
-from thalweg.serving import ADJUSTED, AVERAGED, LAST_LABEL, LATEST, MODEL, TRAINED, Serving
+from thalweg.serving import (
+    ADJUSTED,
+    AVERAGED,
+    LAST_LABEL,
+    LATEST,
+    MODEL,
+    TRAINED,
+    AdjustsModel,
+    Serving,
+)
 
 
 def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPool) -> ServedModels:
     """Return all models that clients serve, with the mixture of each client.
 
-    They are the models of the bank, their averages if clients receive them, and the result of each
-    client's last local steps. Clients have the newest models of the server, as in every evaluation.
-    The last label predicts no sample without a predecessor, so that its weight is divided among the
-    others. If the states of the clients are not in this process, the server's models are returned.
+    They are the models of the bank, their averages if clients receive them, the result of each
+    client's last local steps, and the model that it has adjusted to its labels. Clients have the
+    newest models of the server, as in every evaluation. The last label predicts no sample without a
+    predecessor, so that its weight is divided among the others. If the states of the clients are
+    not in this process, the server's models are returned.
     """
     served = get_served_models(server, recipe)
     if not client_pool.states:
@@ -48,13 +58,9 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
             mine[first_own + len(own_models)] = weights.pop(TRAINED, 0.0)
             own_models.append(trained)
         if share := weights.pop(ADJUSTED, 0.0):
-            assert state is not None and state.serving is not None
-            main = int(usual[client].argmax())
-            base = server.bank
-            model = base[main].copy()
-            model[bias] += recipe.serving.get_offsets(state.serving.policy)
             mine[first_own + len(own_models)] = share
-            own_models.append(model)
+            received = server.bank[int(usual[client].argmax())]
+            own_models.append(_adjust(recipe.serving, state, received, bias))
         for name, weight in weights.items():
             mine[int(name.partition(" ")[2])] += weight
     mixtures = mixtures[:, : first_own + len(own_models)]
@@ -65,6 +71,19 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
     return ServedModels(models, default, mixtures)
 
 
+def _adjust(
+    serving: object, state: ClientState | None, received: Floats32, bias: slice | None
+) -> Floats32:
+    """Return the received model (P,) with the client's offsets in the biases of its outputs."""
+    assert isinstance(serving, AdjustsModel)
+    assert state is not None
+    assert state.serving is not None
+    assert bias is not None
+    model = received.copy()
+    model[bias] += serving.get_offsets(state.serving.policy).astype(np.float32)
+    return model
+
+
 def mix_predictors(
     recipe: Recipe,
     state: ClientState | None,
@@ -72,7 +91,11 @@ def mix_predictors(
     has_trained: bool,
     has_output_bias: bool = True,
 ) -> dict[str, float]:
-    """Return the weights of the models of one client for a sample without a predecessor."""
+    """Return the weights of the models of one client for a sample without a predecessor.
+
+    A net without biases of the outputs (`Net.output_bias`) cannot be adjusted; the weight of the
+    adjusted model is then divided among the others.
+    """
     serving = recipe.serving
     assert serving is not None
     own = _get_state(serving, state)
@@ -98,7 +121,9 @@ def measure_weights(recipe: Recipe, client_pool: ClientPool) -> dict[str, Any]:
         names = name_predictors(recipe, own.num_models)
         is_known = {TRAINED: state.trained is not None, LAST_LABEL: len(own.last) > 0}
         available = np.array([is_known.get(name, True) for name in names])
-        for name, weight in zip(names, serving.mix(own.policy, names, available).tolist(), strict=True):
+        for name, weight in zip(
+            names, serving.mix(own.policy, names, available).tolist(), strict=True
+        ):
             kind = MODEL if name.startswith(f"{MODEL} ") else name
             total[kind] = total.get(kind, 0.0) + weight
     number = len(client_pool.states)

@@ -11,6 +11,7 @@ from thalweg.serving.base import (
     MODEL,
     OPTIONAL,
     TRAINED,
+    AdjustsModel,
     ArrivedSamples,
     RestartsServing,
     Serving,
@@ -20,6 +21,7 @@ from thalweg.serving.best_recent import BestRecent  # fixed share over recent lo
 SERVINGS = {"best-recent": BestRecent}
 
 __all__ = [
+    "ADJUSTED",
     "AVERAGED",
     "LAST_LABEL",
     "LATEST",
@@ -27,6 +29,7 @@ __all__ = [
     "OPTIONAL",
     "SERVINGS",
     "TRAINED",
+    "AdjustsModel",
     "ArrivedSamples",
     "BestRecent",
     "RestartsServing",

@@ -59,8 +59,22 @@ class Serving(Protocol):
     def mix(self, state: Any, names: tuple[str, ...], available: Bools) -> Floats:
         """Return (J,) the weights of the available predictors for the next sample; the sum is one.
 
+        `names` (J,) are those of the predictors.
+
         At least one predictor is available. The weight of others is zero.
         """
+        ...
+
+
+@runtime_checkable
+class AdjustsModel(Protocol):
+    """A serving policy with the predictor `ADJUSTED`: the received model with other outputs.
+
+    The policy computes its predictions of arriving samples in `serve`.
+    """
+
+    def get_offsets(self, state: Any) -> Floats:
+        """Return (C,) what is added to the log-probabilities of the received model."""
         ...
 
 

@@ -52,17 +52,21 @@ class BestRecent:
     losses, and a share of all weights is divided equally after each sample, so that a predictor
     that becomes better is found again.
 
-    Losses of samples say little about models that have changed since. After an alarm of the client,
-    and if its bank chooses another model for it, the weights become equal again; until its next
-    sample it predicts with the received model. In each round in which it trains and predicts no
-    sample, a share `idle_share` of all weights moves to the received model. Between such events the
-    cumulative loss exceeds that of the best sequence of predictors by at most
-    `theory.tracking_regret_bound`.
+    A client without samples predicts with the default, the averaged model of the server if its rule
+    has one, otherwise the received model. Losses of samples say little about models that have
+    changed since. After an alarm of the client, and if its bank chooses another model for it, the
+    weights become equal again; until its next sample it predicts with the received model. In each
+    round in which it trains and predicts no sample, a share `idle_share` of all weights moves to
+    the default. Between such events the cumulative loss exceeds that of the best sequence of
+    predictors by at most `theory.tracking_regret_bound`.
 
     The predictors of a client are the received model (`latest`), the averaged model of the server
     if its rule has one, the result of the client's last local steps (`trained`), each model of a
-    bank from which clients receive several, and the last label. A predictor that is not available
-    for a sample keeps its share of the weight.
+    bank from which clients receive several, the last label, and in a classification the received
+    model with an offset for each class (`adjusted`), which is learnt from the client's labels
+    (`serving.label_offsets`): a memory with balanced classes trains a model for balanced classes,
+    but the classes of a client may not be balanced. A predictor that is not available for a sample
+    keeps its share of the weight.
 
     Losses lie in [0, 1] and are used in the order of arrival. The log loss is that of probabilities
     with a share of 0.01 of the uniform distribution, divided by its largest value, ln(100 C) for C
@@ -87,7 +91,7 @@ class BestRecent:
     >>> state, predicted = serving.serve(serving.init(), samples)
     >>> predicted.tolist()  # the mean of both is (0.55, 0.45)
     [0]
-    >>> serving.mix(state, np.array([True, True])).round(4).tolist()
+    >>> serving.mix(state, ("latest", "trained"), np.array([True, True])).round(4).tolist()
     [0.3367, 0.6633]
     """
 
@@ -113,7 +117,7 @@ class BestRecent:
     weights do not change during a round, and the last label is that of the round before.
     """
     idle_share: float = 0.5
-    """Share of the weights that moves to the received model in a round without samples."""
+    """Share of the weights that moves to the default in a round without samples."""
     averaged: bool = True
     """Whether clients receive and use the averaged model of the server, if there is one."""
     trained: bool = True
@@ -124,7 +128,6 @@ class BestRecent:
     """Whether clients use the received model adjusted to the frequencies of their labels."""
     horizon: float = 500.0
     """Samples over which the adjustment is learnt."""
-    base: str = "latest"
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -134,12 +137,19 @@ class BestRecent:
             eta="(0, inf) or none",
             smoothing="[0, 1)",
             idle_share="[0, 1]",
+            horizon="[1, inf)",
         )
         default = type(self).smoothing
         require(
             self.last_label or self.smoothing == default,
             f"serving.smoothing={self.smoothing:g} has no effect without the last label: expected "
             f"{default:g}. Use serving.last_label=true, or leave serving.smoothing out.",
+        )
+        default = type(self).horizon
+        require(
+            self.adjusted or self.horizon == default,
+            f"serving.horizon={self.horizon:g} has no effect without the adjusted model: expected "
+            f"{default:g}. Use serving.adjusted=true, or leave serving.horizon out.",
         )
 
     @property
@@ -192,7 +202,7 @@ class BestRecent:
         return state._replace(weights=np.empty(0), restarted=True)
 
     def skip_round(self, state: RecentWeights) -> RecentWeights:
-        """Move a part of all weights to the received model, because all models have changed."""
+        """Move a part of all weights to the default, because all models have changed."""
         if len(state.weights) == 0:
             return state
         weights = (1 - self.idle_share) * state.weights
@@ -210,13 +220,13 @@ class BestRecent:
         self, state: RecentWeights, samples: ArrivedSamples
     ) -> tuple[RecentWeights, ArrivedSamples]:
         """Return the state and the samples with the outputs of the adjusted model."""
-        names, outputs = samples.names, samples.outputs.copy()
-        rows = [names.index(n) for n in (self.base, LATEST) if n in names]
-        base = next(outputs[r] for r in rows if np.isfinite(outputs[r]).all())
-        found = adjust(state.labels, base)
-        outputs[names.index(ADJUSTED)] = found
-        labels = learn_offsets(state.labels, found, samples.targets.astype(np.int64), self.horizon)
-        return state._replace(labels=labels), samples._replace(outputs=outputs)
+        outputs, row = samples.outputs.copy(), samples.names.index(ADJUSTED)
+        received = outputs[samples.names.index(LATEST)]
+        labels = samples.targets.astype(np.int64)
+        state_after, outputs[row] = learn_offsets(state.labels, received, labels, self.horizon)
+        if self.feedback == "round":  # no label is known before the end of the round
+            outputs[row] = adjust(state.labels, received)
+        return state._replace(labels=state_after), samples._replace(outputs=outputs)
 
     def _select(self, weights: Floats, available: Bools) -> Floats:
         """Return (n, J) the weights with which predictors are mixed."""

@@ -34,29 +34,38 @@ def adjust(state: LabelOffsets, probs: Floats) -> Floats:
 
 
 def learn_offsets(
-    state: LabelOffsets, adjusted: Floats, labels: Ints, horizon: float
-) -> LabelOffsets:
-    r"""Return the offsets after samples with adjusted probabilities q (n, C) and their labels.
+    state: LabelOffsets, probs: Floats, labels: Ints, horizon: float
+) -> tuple[LabelOffsets, Floats]:
+    r"""Adjust probabilities p (n, C) one after the other, and learn from each label afterwards.
+
+    Return the new state and the adjusted probabilities q (n, C).
 
     .. math::
-        h_y \leftarrow e^{-n / H} h_y + \textstyle\sum_i q_{iy} (1 - q_{iy}), \qquad
-        b_y \leftarrow b_y + \frac{\sum_i (1[y_i = y] - q_{iy})}{h_0 + h_y}
+        h_y \leftarrow e^{-1 / H} h_y + q_y (1 - q_y), \qquad
+        b_y \leftarrow b_y + \frac{1[y \text{ is the label}] - q_y}{h_0 + h_y}
 
-    A Newton step on the log loss with its diagonal. Where it stays, each class is predicted as
-    often as it occurs. Steps become smaller with the number of samples, down to one over those
-    in the `horizon` H.
+    These are Newton steps on the log loss with its diagonal. Where they come to rest, each class is
+    predicted as often as it occurs. Steps become smaller with the number of samples, down to those
+    for the last `horizon` (H) samples. The mean of the offsets, which has no effect, is 0.
 
-    Two samples of class 0, which had probability 1/2: both gradients are 1, and h = 1/2.
+    A sample of class 0 with probability 1/2: the gradient is 1/2, and h = 1/4.
 
-    >>> found = learn_offsets(LabelOffsets(), np.full((2, 2), 0.5), np.array([0, 0]), 1e6)
-    >>> found.offsets.round(4).tolist()  # 1 / (10 + 0.5)
-    [0.0952, -0.0952]
+    >>> state, adjusted = learn_offsets(LabelOffsets(), np.array([[0.5, 0.5]]), np.array([0]), 1e6)
+    >>> state.offsets.round(4).tolist(), adjusted.tolist()  # 0.5 / (10 + 0.25)
+    ([0.0488, -0.0488], [[0.5, 0.5]])
     """
-    num_samples, num_classes = adjusted.shape
-    old = state if len(state.offsets) else LabelOffsets(*np.zeros((2, num_classes)))
-    counts = np.bincount(labels, minlength=num_classes)
-    curvature = old.curvature * np.exp(-num_samples / horizon)
-    curvature = curvature + (adjusted * (1 - adjusted)).sum(axis=0)
-    step = (counts - adjusted.sum(axis=0)) / (PRIOR + curvature)
-    offsets = old.offsets + step
-    return LabelOffsets(offsets - offsets.mean(), curvature)
+    num_classes = probs.shape[1]
+    if len(state.offsets) == 0:
+        state = LabelOffsets(*np.zeros((2, num_classes)))
+    offsets, curvature = state
+    adjusted, decay = np.empty_like(probs), np.exp(-1 / horizon)
+    for row, label in enumerate(labels.tolist()):
+        scaled = probs[row] * np.exp(offsets)
+        q = scaled / scaled.sum()
+        adjusted[row] = q
+        curvature = decay * curvature + q * (1 - q)
+        gradient = -q
+        gradient[label] += 1
+        offsets = offsets + gradient / (PRIOR + curvature)
+        offsets = offsets - offsets.mean()
+    return LabelOffsets(offsets, curvature), adjusted

@@ -71,7 +71,13 @@ from thalweg.theory.privacy_account import (
     rdp_epsilon,
     sampled_gaussian_rdp,
 )
-from thalweg.theory.prototypes import class_means, fill_missing, prototypes, row_distances
+from thalweg.theory.prototypes import (
+    class_means,
+    fill_missing,
+    pooled_variance,
+    prototypes,
+    row_distances,
+)
 from thalweg.theory.real_drift import RealDrift, nearest_centre, precision_recall, real_drift
 from thalweg.theory.robust import (
     clip_rows,
@@ -186,6 +192,7 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "label_priors",  # label distribution per model
     "fedrc_objective",  # the objective of FedRC
     # drift detection
+    "pooled_variance",  # of the outputs of a class
     "prototypes",  # mean output of a model per class
     "fill_missing",  # treatment of missing classes
     "class_means",  # mean prototype of each class

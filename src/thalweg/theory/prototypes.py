@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -52,6 +53,29 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
     means = np.full_like(sums, np.nan)
     np.divide(sums, numbers, out=means, where=numbers > 0)
     return means
+
+
+def pooled_variance(groups: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Floats]]) -> float:
+    r"""Variance of the outputs of a class around their mean, of all classes together.
+
+    .. math::  s^2 = \frac{\sum_i \lVert z(x_i) - P[y_i] \rVert^2}{n - |R|}
+
+    Each group has outputs (n, O), labels (n,) and the prototypes (R, O) of these samples; the
+    classes of all groups are counted in |R|. nan if no class has two samples. The standard error of
+    the prototype of m samples is :math:`s / \sqrt m`.
+
+    The squared distances from the means 0 and 4 are 1, 1 and 0, so that s^2 = 2 / (3 - 2):
+
+    >>> z, y = np.array([[-1.0], [1.0], [4.0]]), np.array([0, 0, 2])
+    >>> pooled_variance([(z, y, prototypes(z, y, 3))])
+    2.0
+    """
+    squares, freedom = 0.0, 0
+    for outputs, labels, points in groups:
+        z, y = as_array(outputs, "outputs"), np.asarray(labels, dtype=np.int64)
+        squares += float(((z - points[y]) ** 2).sum())
+        freedom += len(y) - len(np.unique(y))
+    return squares / freedom if freedom > 0 else float("nan")
 
 
 def fill_missing(

@@ -133,7 +133,7 @@ class LiveNode:
             self.net.num_params,
             self.net.own_positions,
             self.net.smallest_batch,
-            data.all_labels("train") if schema.is_regression else None,
+            numbers=data.all_labels("train") if schema.is_regression else None,
             noise=SystemNoise(),
         )
         check_own_positions(clients)
