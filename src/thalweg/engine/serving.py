@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.types import Floats32
 from thalweg.engine.client_pool import ClientPool
@@ -50,7 +51,8 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
     for client in range(number):
         state, mine = client_pool.states.get(client), mixtures[client]
         trained = None if state is None else state.trained
-        weights = mix_predictors(recipe, state, num_models, trained is not None, bias is not None)
+        received = usual[client] > 0
+        weights = mix_predictors(recipe, state, received, trained is not None, bias is not None)
         mine[:num_models] += weights.pop(LATEST, 0.0) * usual[client]
         if has_averages:
             mine[num_models:first_own] += weights.pop(AVERAGED, 0.0) * usual[client]
@@ -59,8 +61,8 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
             own_models.append(trained)
         if share := weights.pop(ADJUSTED, 0.0):
             mine[first_own + len(own_models)] = share
-            received = server.bank[int(usual[client].argmax())]
-            own_models.append(_adjust(recipe.serving, state, received, bias))
+            main = server.bank[int(usual[client].argmax())]
+            own_models.append(_adjust(recipe.serving, state, main, bias))
         for name, weight in weights.items():
             mine[int(name.partition(" ")[2])] += weight
     mixtures = mixtures[:, : first_own + len(own_models)]
@@ -87,14 +89,16 @@ def _adjust(
 def mix_predictors(
     recipe: Recipe,
     state: ClientState | None,
-    num_models: int,
+    received: npt.NDArray[np.bool_],
     has_trained: bool,
     has_output_bias: bool = True,
 ) -> dict[str, float]:
     """Return the weights of the models of one client for a sample without a predecessor.
 
-    A net without biases of the outputs (`Net.output_bias`) cannot be adjusted; the weight of the
-    adjusted model is then divided among the others.
+    `received` (models,) tells which models of the bank the client uses. It has weights for others
+    from earlier rounds, which do not count. A net without biases of the outputs
+    (`Net.output_bias`) cannot be adjusted; the weight of the adjusted model is then divided among
+    the others.
     """
     serving = recipe.serving
     assert serving is not None
@@ -105,7 +109,7 @@ def mix_predictors(
         missing.add(TRAINED)
     if not has_output_bias or state is None:
         missing.add(ADJUSTED)
-    available = np.array([name not in missing and _exists(name, num_models) for name in names])
+    available = np.array([name not in missing and _is_received(name, received) for name in names])
     weights = serving.mix(own.policy, names, available).tolist()
     return {name: weights[row] for row, name in enumerate(names) if available[row]}
 
@@ -136,5 +140,8 @@ def _get_state(serving: Serving, state: ClientState | None) -> ServingState:
     return ServingState(serving.init(), np.empty(0))
 
 
-def _exists(name: str, num_models: int) -> bool:
-    return not name.startswith(f"{MODEL} ") or int(name.partition(" ")[2]) < num_models
+def _is_received(name: str, received: npt.NDArray[np.bool_]) -> bool:
+    if not name.startswith(f"{MODEL} "):
+        return True
+    number = int(name.partition(" ")[2])
+    return number < len(received) and bool(received[number])

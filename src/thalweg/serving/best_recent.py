@@ -126,7 +126,7 @@ class BestRecent:
     """Whether clients use the class (the number) of the previous sample."""
     adjusted: bool = True
     """Whether clients use the received model adjusted to the frequencies of their labels."""
-    horizon: float = 500.0
+    horizon: float = 1000.0
     """Samples over which the adjustment is learnt."""
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from thalweg.core.types import Floats, Ints
 
 PRIOR = 10.0  # curvature with which offsets of 0 start
+BLOCK = 10  # samples between two steps
 
 
 class LabelOffsets(NamedTuple):
@@ -16,6 +17,8 @@ class LabelOffsets(NamedTuple):
 
     offsets: Floats = np.empty(0)  # (C,) empty before the first sample: zeros
     curvature: Floats = np.empty(0)  # (C,) of the log loss, with forgetting
+    sums: Floats = np.empty(0)  # (2, C) gradient and curvature of the samples since the last step
+    count: int = 0  # of these samples
 
 
 def adjust(state: LabelOffsets, probs: Floats) -> Floats:
@@ -38,34 +41,43 @@ def learn_offsets(
 ) -> tuple[LabelOffsets, Floats]:
     r"""Adjust probabilities p (n, C) one after the other, and learn from each label afterwards.
 
-    Return the new state and the adjusted probabilities q (n, C).
+    Return the new state and the adjusted probabilities q (n, C). After each `BLOCK` of samples:
 
     .. math::
-        h_y \leftarrow e^{-1 / H} h_y + q_y (1 - q_y), \qquad
-        b_y \leftarrow b_y + \frac{1[y \text{ is the label}] - q_y}{h_0 + h_y}
+        h_y \leftarrow e^{-10 / H} h_y + \textstyle\sum_i q_{iy} (1 - q_{iy}), \qquad
+        b_y \leftarrow b_y + \frac{\sum_i (1[y_i = y] - q_{iy})}{h_0 + h_y}
 
     These are Newton steps on the log loss with its diagonal. Where they come to rest, each class is
     predicted as often as it occurs. Steps become smaller with the number of samples, down to those
-    for the last `horizon` (H) samples. The mean of the offsets, which has no effect, is 0.
+    for the last `horizon` (H) samples. The mean of the offsets, which has no effect, is 0. Blocks
+    are counted over all calls, so that the result does not depend on the samples of a call.
 
-    A sample of class 0 with probability 1/2: the gradient is 1/2, and h = 1/4.
+    Ten samples of class 0 with probability 1/2: the gradient is 5, and h = 10 / 4.
 
-    >>> state, adjusted = learn_offsets(LabelOffsets(), np.array([[0.5, 0.5]]), np.array([0]), 1e6)
-    >>> state.offsets.round(4).tolist(), adjusted.tolist()  # 0.5 / (10 + 0.25)
-    ([0.0488, -0.0488], [[0.5, 0.5]])
+    >>> probs, labels = np.full((10, 2), 0.5), np.zeros(10, dtype=int)
+    >>> state, adjusted = learn_offsets(LabelOffsets(), probs, labels, horizon=1e6)
+    >>> state.offsets.tolist(), adjusted[9].tolist()  # 5 / (10 + 2.5)
+    ([0.4, -0.4], [0.5, 0.5])
     """
     num_classes = probs.shape[1]
     if len(state.offsets) == 0:
-        state = LabelOffsets(*np.zeros((2, num_classes)))
-    offsets, curvature = state
-    adjusted, decay = np.empty_like(probs), np.exp(-1 / horizon)
-    for row, label in enumerate(labels.tolist()):
-        scaled = probs[row] * np.exp(offsets)
-        q = scaled / scaled.sum()
-        adjusted[row] = q
-        curvature = decay * curvature + q * (1 - q)
-        gradient = -q
-        gradient[label] += 1
-        offsets = offsets + gradient / (PRIOR + curvature)
-        offsets = offsets - offsets.mean()
-    return LabelOffsets(offsets, curvature), adjusted
+        zeros = np.zeros(num_classes)
+        state = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
+    adjusted, first = np.empty_like(probs), 0
+    while first < len(probs):
+        last = min(first + BLOCK - state.count, len(probs))
+        q = adjusted[first:last] = adjust(state, probs[first:last])
+        gradients = (labels[first:last, None] == np.arange(num_classes)) - q
+        terms = np.stack([gradients, q * (1 - q)], axis=1)  # (samples, 2, C)
+        sums = np.concatenate([state.sums[None], terms]).sum(axis=0)  # in the order of arrival
+        state = state._replace(sums=sums, count=state.count + last - first)
+        if state.count == BLOCK:
+            state = _take_step(state, horizon)
+        first = last
+    return state, adjusted
+
+
+def _take_step(state: LabelOffsets, horizon: float) -> LabelOffsets:
+    curvature = np.exp(-BLOCK / horizon) * state.curvature + state.sums[1]
+    offsets = state.offsets + state.sums[0] / (PRIOR + curvature)
+    return LabelOffsets(offsets - offsets.mean(), curvature, np.zeros_like(state.sums))
