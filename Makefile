@@ -19,8 +19,8 @@ $(READY): pyproject.toml setup.py requirements/constraints.txt $(wildcard src/th
 
 setup: $(READY)  ## make the virtual environment (.venv), pinned versions; again only if something changed
 
-demo: $(READY)  ## FedAvg, FedDrift and local training when half of the clients drift; about ten seconds
-	$(BIN)/thalweg compare fedavg feddrift local-only --on alarms-digits --seeds 3 --out $(RUNS)
+demo: $(READY)  ## auto, FedDrift and FedAvg when members, classes and labels change; half a minute
+	$(BIN)/thalweg compare fedavg feddrift auto --on mixed-digits --seeds 3 --out $(RUNS)
 
 test: style  ## lint, types and tests; mypy runs beside the tests and reports after them
 	@mkdir -p build

@@ -11,12 +11,12 @@ from pathlib import Path
 import thalweg
 from thalweg.report.figure import figure_png
 
-RECIPES = ("fedavg", "feddrift", "local-only")
+RECIPES = ("fedavg", "feddrift", "auto")
 FILE = Path(__file__).parents[1] / "docs/figures/demo.png"
 
 
 def main(folder: str = "runs/demo") -> None:
-    comparison = thalweg.compare(RECIPES, "alarms-digits", out=folder)
+    comparison = thalweg.compare(RECIPES, "mixed-digits", out=folder)
     FILE.write_bytes(figure_png(comparison.cells, dots_per_inch=64))
 
 

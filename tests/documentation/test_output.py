@@ -73,9 +73,10 @@ def test_readme_shows_the_output_of_the_demo(
 
 @pytest.mark.slow
 def test_difference_of_the_demo_holds_on_fresh_seeds() -> None:
-    compared = thalweg.compare(["fedavg", "feddrift"], "alarms-digits", seeds=(20, 21, 22))
-    difference = compared.tests()["feddrift"]
-    assert difference.mean == pytest.approx(0.48, abs=0.03)
+    recipes = ["feddrift", "fedavg", "auto"]
+    compared = thalweg.compare(recipes, "mixed-digits", seeds=range(20, 25))
+    difference = compared.tests()["auto"]
+    assert difference.mean > 0.1
     assert difference.p_value is not None
     assert difference.p_value < 0.01
 
