@@ -9,6 +9,7 @@ import numpy as np
 from thalweg.core.types import Floats, Ints
 
 PRIOR = 10.0  # curvature with which offsets of 0 start
+LEAST = 1e-12  # of a probability; without a limit, offsets of classes of probability 0 would grow
 
 
 class LabelOffsets(NamedTuple):
@@ -29,7 +30,7 @@ def adjust(state: LabelOffsets, probs: Floats) -> Floats:
     """
     if len(state.offsets) == 0:
         return probs
-    scaled = probs * np.exp(state.offsets)
+    scaled = np.maximum(probs, LEAST) * np.exp(state.offsets)
     return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))
 
 
@@ -46,7 +47,8 @@ def learn_offsets(
 
     These are Newton steps on the log loss with its diagonal. Where they come to rest, each class is
     predicted as often as it occurs. Steps become smaller with the number of samples, down to those
-    for the last `horizon` (H) samples. The mean of the offsets, which has no effect, is 0.
+    for the last `horizon` (H) samples. The mean of the offsets, which has no effect, is 0. Samples
+    whose probabilities are not finite, of a model that has diverged, are left out.
 
     A sample of class 0 with probability 1/2: the gradient is 1/2, and h = 1/4.
 
@@ -58,9 +60,10 @@ def learn_offsets(
     if len(state.offsets) == 0:
         state = LabelOffsets(*np.zeros((2, num_classes)))
     offsets, curvature = state
-    adjusted, decay = np.empty_like(probs), np.exp(-1 / horizon)
-    for row, label in enumerate(labels.tolist()):
-        scaled = probs[row] * np.exp(offsets)
+    adjusted, decay = np.full_like(probs, np.nan), np.exp(-1 / horizon)
+    for row in np.flatnonzero(np.isfinite(probs).all(axis=1)).tolist():
+        label = int(labels[row])
+        scaled = np.maximum(probs[row], LEAST) * np.exp(offsets)
         q = scaled / scaled.sum()
         adjusted[row] = q
         curvature = decay * curvature + q * (1 - q)
