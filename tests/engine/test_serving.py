@@ -28,6 +28,7 @@ from thalweg.engine.serving import get_chosen_models, mix_predictors
 from thalweg.engine.task import make_net
 from thalweg.federation import ServerState, get_served_models
 from thalweg.recipes import fedavg
+from thalweg.serving import BestRecent
 
 SERVING = "serving=best-recent"
 CASES = {
@@ -330,7 +331,8 @@ def test_the_adjusted_model_has_no_effect_on_numbers(regression_file: Path) -> N
 class Unable:
     """Names the adjusted model without its method."""
 
-    predictors = ("trained", "adjusted")
+    predictors = BestRecent().predictors
+    init, serve, mix = BestRecent.init, BestRecent.serve, BestRecent.mix
 
 
 def test_a_policy_that_adjusts_models_must_know_the_offsets() -> None:
