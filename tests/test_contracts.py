@@ -280,7 +280,7 @@ def test_robust_rules_fulfil_their_contract(policy: Any) -> None:
     bank.FedDaa(every=2, use_ncd=False, use_daa=False, single_cluster_threshold=0.25),
     bank.FedDaa(every=3, use_rdld=False, shrinking="matched", first_count=5),
     bank.FedDaa(every=None),
-    bank.TwoMixtures(every=2, max_conflict=0.0, sufficient_loss=0.0),
+    bank.TwoMixtures(every=2, max_conflict=0.0, sufficient_loss=0.0, significance=1.0),
     bank.TwoMixtures(every=1, max_conflict=0.0, sufficient_loss=0.0, max_models=2),
     bank.TwoMixtures(max_conflict=0.0, sufficient_loss=0.0, unused_rounds=1, patience=1),
 )

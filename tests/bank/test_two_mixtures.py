@@ -1,20 +1,35 @@
+import math
+
 import numpy as np
 import pytest
 
 from contracts.rosters import roster_for
 from thalweg.bank import SplitContext, TwoMixtures
-from thalweg.bank.prototype_set import CLASSES, NEW, OLD, SINCE
-from thalweg.bank.two_mixtures import BEGAN, LOSSES, MASS, PRIORS
+from thalweg.bank.prototype_set import (
+    CLASSES,
+    ERRORS,
+    NEW,
+    OLD,
+    SINCE,
+    UNKNOWN,
+    client_prototypes,
+    read_prototypes,
+)
+from thalweg.bank.two_mixtures import BEGAN, LOSSES, MASS, PRIORS, Seen
 from thalweg.bank.two_mixtures import NEW as NEW_MIXTURE
 from thalweg.bank.two_mixtures import OLD as OLD_MIXTURE
 from thalweg.core.claims import Claim, Delivery
 from thalweg.core.errors import ConfigError
+from thalweg.network.limits import Limits
 
 ALL, NEITHER = list(range(6)), np.random.default_rng(0)
 
 
-def responses_for(reversed_labels, losses, since=0, old_reversed=None):
-    """Return the responses of clients with two classes, some of them with reversed labels."""
+def responses_for(reversed_labels, losses, since=0, old_reversed=None, error=0.1):
+    """Return the responses of clients with two classes, some of them with reversed labels.
+
+    Prototypes are 0 and 4, with a standard error of `error`.
+    """
     rows = np.array([[[0.0], [4.0]], [[4.0], [0.0]]])
     prototypes = rows[np.array(reversed_labels, dtype=int)].reshape(len(reversed_labels), -1)
     noise = np.linspace(0, 0.1, len(prototypes))[:, None]
@@ -24,6 +39,8 @@ def responses_for(reversed_labels, losses, since=0, old_reversed=None):
         OLD: np.tile(rows[int(bool(old_reversed))].ravel(), (len(prototypes), 1)) * has_old,
         OLD + CLASSES: has_old,
         NEW + CLASSES: np.ones((len(prototypes), 2)),
+        NEW + ERRORS: np.full((len(prototypes), 2), error),
+        OLD + ERRORS: np.where(has_old > 0, error, UNKNOWN),
         SINCE: np.full((len(prototypes), 1), float(since)),
         LOSSES: np.array(losses, dtype=float).reshape(len(prototypes), -1),
     }
@@ -271,7 +288,193 @@ def test_clients_that_never_took_part_predict_with_the_mean_mixture():
     assert bank.shares(state, 2).tolist() == [0.75, 0.25]
 
 
-@pytest.mark.parametrize("field, value", [("certainty", 0.2), ("relevant_share", 0), ("every", 0)])
+@pytest.mark.parametrize(
+    "field, value", [("certainty", 0.2), ("relevant_share", 0), ("every", 0), ("significance", 0)]
+)
 def test_fields_have_ranges(field, value):
     with pytest.raises(ConfigError, match=field):
         TwoMixtures(**{field: value})
+
+
+@pytest.mark.parametrize(("error", "num_models"), [(0.8, 2), (1.1, 1)])
+def test_prototypes_that_differ_by_chance_open_no_model(error, num_models):
+    """The prototype (4, 0) of a client is 2.67 from the mean in each class.
+
+    The squared standard errors of the difference are error^2 (1 + 1 / 6), so that the sum of two
+    ratios is above 13.8, the limit for two classes, up to an error of 0.94.
+    """
+    bank, plan = start()
+    losses = [0.55] * 4 + [0.65] * 2  # below ln 2, the loss of equal probabilities
+    responses = responses_for([0, 0, 0, 0, 1, 1], losses, 30, error=error)
+    plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=[4, 5]), responses, num_models=1)
+    assert len(plan.mix) == num_models
+
+
+def test_the_significance_is_the_level_of_the_test():
+    """The sum of the ratios is 14.2 / 1.41 = 10.1; 5.99 is the limit for the level 0.05."""
+    losses = [0.55] * 4 + [0.65] * 2
+    responses = responses_for([0, 0, 0, 0, 1, 1], losses, 30, error=1.1)
+    for level, num_models in ((0.05, 2), (0.001, 1)):
+        bank, plan = start(TwoMixtures(significance=level))
+        plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=[4]), responses, num_models=1)
+        assert len(plan.mix) == num_models
+
+
+def test_losses_above_that_of_equal_probabilities_are_evidence_despite_large_errors():
+    for loss, num_models in ((6.0, 2), (0.65, 1)):
+        bank, plan = start()
+        losses = [0.1] * 4 + [loss] * 2
+        responses = responses_for([0, 0, 0, 0, 1, 1], losses, 30, error=2.0)
+        plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=[4]), responses, num_models=1)
+        assert len(plan.mix) == num_models
+
+
+def test_clients_that_all_have_large_losses_show_no_contradiction():
+    """The model has learnt little so far: nobody has a much smaller loss."""
+    bank, plan = start()
+    losses = [2.0] * 4 + [2.4] * 2
+    responses = responses_for([0, 0, 0, 0, 1, 1], losses, 30, error=2.0)
+    plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=[4]), responses, num_models=1)
+    assert len(plan.mix) == 1
+
+
+def test_errors_of_wrong_labels_are_zero_where_the_client_has_the_class():
+    """Client 1 lacks class 1, whose mean and its error are therefore those of client 0 alone."""
+    prototypes = np.array([[[0.0], [4.0]], [[4.0], [np.nan]]])
+    errors = np.array([[0.1, 0.2], [0.3, np.nan]])
+    zeros, none = np.zeros((2, 2)), np.zeros(2, dtype=int)
+    seen = Seen(np.arange(2), prototypes, prototypes, errors, zeros, np.array([[0.1], [6.0]]), none)
+    found = TwoMixtures()._estimate_errors(seen)
+    np.testing.assert_array_equal(found, [[0.1, 0.2], [0.0, np.nan]])
+
+
+@pytest.mark.parametrize(("error", "num_models"), [(2.0, 2), (3.0, 1)])
+def test_new_and_old_samples_that_differ_by_chance_open_no_model(error, num_models):
+    """Differences of 4 in two classes; the squared errors are 2 error^2 / 6: 96 / error^2."""
+    bank, plan = start()
+    responses = responses_for([1] * 6, [6.0] * 6, 30, False, error=error)
+    plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=ALL), responses, num_models=1)
+    assert len(plan.mix) == num_models
+
+
+def test_if_no_error_is_known_no_model_is_opened():
+    bank, plan = start()
+    responses = responses_for([0, 0, 0, 0, 1, 1], [0.1] * 4 + [6.0] * 2, 30, error=UNKNOWN)
+    plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=[4]), responses, num_models=1)
+    assert len(plan.mix) == 1
+
+
+def opened_in_round_30():
+    """Return a bank with two models, the second of clients 4 and 5."""
+    bank, plan = start()
+    plan = drift(bank, plan, rnd=30)
+    return bank, upload(bank, plan, [[[9, 0], [0, 0]]] * 4 + [[[0, 9], [9, 0]]] * 2)
+
+
+@pytest.mark.parametrize(("other", "expected"), [(2.0, 1), (0.5, 0)])
+def test_a_client_takes_a_model_that_is_much_better_than_that_of_its_group(other, expected):
+    """All labels agree, so that there is one group, with model 0."""
+    bank, state = opened_in_round_30()
+    losses = [[0.1, 6.0]] * 5 + [[other, 0.1]]
+    responses = responses_for([0] * 6, losses, 60)
+    plan = bank.assign(state, roster_for(60, ALL, alarmed=[5]), responses, num_models=2)
+    assert plan.state.new.argmax(axis=1).tolist() == [0] * 5 + [expected]
+
+
+@pytest.mark.parametrize(("loss", "expected"), [(1.0, 1), (0.4, 0)])
+def test_a_new_model_is_given_up_only_for_a_sufficient_one(loss, expected):
+    """Round 33 is within the patience of the model of round 30; its loss is still 3."""
+    bank, state = opened_in_round_30()
+    losses = [[0.1, 6.0]] * 4 + [[loss, 3.0], [6.0, 3.0]]
+    responses = responses_for([0, 0, 0, 0, 1, 1], losses, 33)
+    plan = bank.assign(state, roster_for(33, ALL, alarmed=[]), responses, num_models=2)
+    assert len(plan.mix) == 2
+    assert plan.state.new.argmax(axis=1).tolist() == [0, 0, 0, 0, expected, 1]
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("name", [NEW + ERRORS, OLD + ERRORS])
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [
+        ([1.0, 1.0, 1.0], "has 3 numbers, not 2"),
+        ([1.0], "has 1 numbers, not 2"),
+        ([-0.1, 1.0], "goes from -0.1 to 1"),
+        ([NAN, 1.0], "is not finite"),
+        ([math.inf, 1.0], "is not finite"),
+        (None, "is missing"),
+    ],
+)
+def test_the_server_rejects_impossible_errors(name, errors, message):
+    response = {key: row[0] for key, row in responses_for([0], [0.5]).items()}
+    del response[name]
+    if errors is not None:
+        response[name] = np.array(errors)
+    claim = Claim(response, 5, 1, num_classes=2, is_survey_response=True)
+    assert TwoMixtures().validate_claim(claim) == f"{name} {message}" + (
+        ", but only 0 to inf is possible." if "goes" in message else "."
+    )
+
+
+class View:
+    """Samples 0 .. 3 are new and 4, 5 are held; the outputs of the model are given."""
+
+    held, newest, rnd, num_classes = np.array([4, 5]), np.arange(4), 7, 3
+    since = np.array([2, 2])
+    outputs = np.array([[0.0], [2.0], [5.0], [9.0], [1.0], [4.0]])
+    classes = np.array([0, 0, 1, 1, 0, 1])
+
+    def labels(self, rows):
+        return self.classes[rows]
+
+    def probe_model(self, model):
+        return FakeProbe(self.outputs)
+
+
+class FakeProbe:
+    def __init__(self, outputs):
+        self._outputs = outputs
+
+    def outputs(self, rows):
+        return self._outputs[rows].astype(np.float32)
+
+
+def test_standard_errors_of_prototypes_by_hand():
+    """Squares around the means 1, 7, 1 and 4 of both groups: 2 + 8 + 0 + 0, with 6 - 4 degrees."""
+    found = client_prototypes(View(), None, "logits", with_errors=True)
+    assert found[NEW].tolist() == [1, 7, 0]
+    assert found[OLD].tolist() == [1, 4, 0]
+    variance = (2 + 8) / 2
+    assert found[NEW + ERRORS] == pytest.approx([*[math.sqrt(variance / 2)] * 2, UNKNOWN])
+    assert found[OLD + ERRORS] == pytest.approx([*[math.sqrt(variance)] * 2, UNKNOWN])
+    assert NEW + ERRORS not in client_prototypes(View(), None, "logits")
+
+
+def test_errors_of_probabilities_have_the_scale_of_the_prototypes():
+    """Prototypes of probabilities are divided by their norm, so that the errors are as well."""
+    view = View()
+    view.outputs = np.log(np.array([[0.2, 0.8], [0.4, 0.6], [0.9, 0.1], [0.7, 0.3]]))
+    view.held = view.newest
+    view.since = np.full(4, 7)
+    found = client_prototypes(view, None, "probabilities", with_errors=True)
+    means = np.array([0.3, 0.7, 0.8, 0.2, 0, 0])
+    norm = np.linalg.norm(means)
+    assert found[NEW] == pytest.approx(means / norm, rel=1e-6)
+    # Each sample is 0.1 from the mean in two outputs: 8 * 0.01 with two degrees of freedom.
+    expected = math.sqrt(0.08 / 2 / 2) / norm
+    assert found[NEW + ERRORS][:2] == pytest.approx([expected] * 2, rel=1e-6)
+    assert found[OLD + ERRORS].tolist() == [UNKNOWN] * 3
+
+
+def test_without_a_class_of_two_samples_errors_are_not_known():
+    view = View()
+    view.newest, view.held, view.since = np.array([0, 2]), np.array([0, 2]), np.array([7, 7])
+    found = client_prototypes(view, None, "logits", with_errors=True)
+    assert found[NEW + ERRORS].tolist() == [UNKNOWN] * 3
+    assert Limits().max_value > UNKNOWN, "devices can send it"
+    responses = {name: np.stack([values, values]) for name, values in found.items()}
+    seen = read_prototypes(responses, roster_for(7, [0, 1], surveyed=[0, 1]), "mask")
+    assert np.isnan(seen.new_errors).all()
+    assert np.isnan(seen.old_errors).all()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from contracts.checkpoint import round_trip, to_comparable
-from thalweg.serving import OPTIONAL, ArrivedSamples, Serving
+from thalweg.serving import ADJUSTED, OPTIONAL, AdjustsModel, ArrivedSamples, Serving
 
-NAMES = ("latest", "trained", "last_label", "model 0", "model 1")
+NAMES = ("latest", "trained", "adjusted", "last_label", "model 0", "model 1")
 
 
 def some_samples(seed: int, number: int, num_predictors: int, width: int = 3) -> ArrivedSamples:
@@ -18,8 +18,11 @@ def some_samples(seed: int, number: int, num_predictors: int, width: int = 3) ->
     if not is_regression:
         outputs /= outputs.sum(axis=2, keepdims=True)
     outputs[1:, rng.random(number) < 0.2] = np.nan  # the latest model is always available
+    names = [name for name in NAMES if not (is_regression and name == ADJUSTED)][:num_predictors]
+    if ADJUSTED in names:
+        outputs[names.index(ADJUSTED)] = np.nan  # the policy computes it
     targets = rng.normal(size=(number, 1)) if is_regression else rng.integers(0, width, number)
-    return ArrivedSamples(NAMES[:num_predictors], outputs, targets)
+    return ArrivedSamples(tuple(names), outputs, targets)
 
 
 def check_serving(serving: Serving) -> None:
@@ -41,16 +44,20 @@ def check_serving(serving: Serving) -> None:
             assert np.isfinite(predicted).all(), "finite"
             if width > 1:
                 assert ((predicted >= 0) & (predicted < width)).all(), "classes"
-            _check_weights(serving, after, num_predictors)
+            _check_weights(serving, after, samples.names)
+            if isinstance(serving, AdjustsModel) and width > 1:
+                offsets = serving.get_offsets(after)
+                assert offsets.shape in ((0,), (width,)), "one offset per class, or none yet"
+                assert np.isfinite(offsets).all(), "finite offsets"
             state = round_trip(after, serving.init())
         _check_knows_no_targets(serving, state, width)
     assert repr(serving) == written, "a policy object does not change"
 
 
-def _check_weights(serving: Serving, state: object, num_predictors: int) -> None:
-    for available in (np.ones(num_predictors, bool), np.arange(num_predictors) != 1):
-        weights = serving.mix(state, available)
-        assert weights.shape == (num_predictors,), "one weight per predictor"
+def _check_weights(serving: Serving, state: object, names: tuple[str, ...]) -> None:
+    for available in (np.ones(len(names), bool), np.arange(len(names)) != 1):
+        weights = serving.mix(state, names, available)
+        assert weights.shape == (len(names),), "one weight per predictor"
         assert (weights >= 0).all(), "not negative"
         assert np.isclose(weights.sum(), 1), "the sum is one"
         assert not weights[~available].any(), "unavailable predictors have no weight"

@@ -79,7 +79,7 @@ ACTIVE_AUTO = [
     *("drift=sudden", "drift.at=6", "drift.share=0.5"),
     *("session_trigger.tolerance=0", "session_trigger.risk=0.4"),
     *("alarm.threshold=1", "alarm.slack=0", "alarm.recovery=0.5", "alarm.action.drop_margin=0"),
-    *("bank.max_conflict=0.2", "bank.sufficient_loss=0.5"),
+    *("bank.max_conflict=0.2", "bank.sufficient_loss=0.5", "bank.significance=1.0"),
 ]
 
 

@@ -85,7 +85,9 @@ TUNED = {
     "session_trigger=presence": "session_trigger.tolerance=0.0 session_trigger.risk=0.4",
     "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
     "bank=feddaa": "bank.every=2 bank.missing=impute",
-    "bank=two-mixtures": "bank.every=2 bank.max_conflict=0.0 bank.sufficient_loss=0.0",
+    "bank=two-mixtures": (
+        "bank.every=2 bank.max_conflict=0.0 bank.sufficient_loss=0.0 bank.significance=1.0"
+    ),
     "selection=uniform": "selection.fraction=0.6",
     "selection=dpcs": "selection.participation=0.6",
     "selection=power-of-choice": "selection.participation=0.6",

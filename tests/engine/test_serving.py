@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import thalweg
 from contracts.checkpoint import to_comparable
 from contracts.runs import check_engines_agree, check_same_bits
+from engine.bytes_federation import load
 from engine.recipe_runs import PlanRuns, bytes_federation, play, reference, small_plan
 from engine.test_local_models import run_opposite
 from engine.test_regression import file as regression_file  # noqa: F401  a fixture
@@ -22,7 +25,10 @@ from thalweg.engine.export import export_model
 from thalweg.engine.loop import Result
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.engine.serving import get_chosen_models, mix_predictors
+from thalweg.engine.task import make_net
 from thalweg.federation import ServerState, get_served_models
+from thalweg.recipes import fedavg
+from thalweg.serving import BestRecent
 
 SERVING = "serving=best-recent"
 CASES = {
@@ -143,12 +149,13 @@ def test_mixtures_consist_of_the_weights_of_the_clients() -> None:
     assert np.array_equal(served.models[:number], server.bank)
     assert np.array_equal(served.models[number : 2 * number], usual.models)
     trained = {client for client, state in pool.states.items() if state.trained is not None}
-    assert len(served.models) == 2 * number + len(trained)
+    assert len(served.models) == 2 * number + 2 * len(trained)
     for place, client in enumerate(sorted(trained)):
         weights = mix_predictors(recipe, pool.states[client], number, True)
-        row = served.mixtures[client]
-        assert np.array_equal(served.models[2 * number + place], pool.states[client].trained)
-        assert row[2 * number + place] == weights["trained"]
+        row, own = served.mixtures[client], 2 * number + 2 * place
+        assert np.array_equal(served.models[own], pool.states[client].trained)
+        assert row[own] == weights["trained"]
+        assert row[own + 1] == weights["adjusted"]
         assert row[number : 2 * number] == pytest.approx(
             weights["averaged"] * usual.mixtures[client]
         )
@@ -156,7 +163,73 @@ def test_mixtures_consist_of_the_weights_of_the_clients() -> None:
         assert row[:number] == pytest.approx(weights["latest"] * usual.mixtures[client] + of_models)
 
 
-def test_a_client_that_has_never_taken_part_predicts_with_the_latest_model() -> None:
+def test_the_adjusted_model_has_the_offsets_of_the_client_in_its_scores() -> None:
+    """For each client the log-probabilities of its main model, plus its offsets, normalised."""
+    server, recipe, pool = play_round("serving.trained=false")
+    served, number = get_chosen_models(server, recipe, pool), len(server.bank)
+    usual = get_served_models(server, recipe).mixtures
+    assert served.mixtures is not None
+    assert usual is not None
+    plan = small_plan("fedrc", SERVING)
+    data = load(plan.scenario.data, plan.seed)
+    net = make_net(plan.scenario, data)
+    x = torch.tensor(np.asarray(data.x_test[:20], dtype=np.float32))
+    assert len(served.models) == number + len(pool.states)
+    for place, (client, state) in enumerate(sorted(pool.states.items())):
+        assert state.serving is not None
+        offsets = torch.tensor(state.serving.policy.labels.offsets, dtype=torch.float32)
+        assert offsets.abs().max() > 0
+        main = server.bank[usual[client].argmax()]
+        received, adjusted = (
+            net.apply(torch.tensor(params), x).log_softmax(1)
+            for params in (main, served.models[number + place])
+        )
+        torch.testing.assert_close(adjusted, (received + offsets).log_softmax(1))
+        weights = mix_predictors(recipe, state, number, has_trained=False)
+        assert served.mixtures[client, number + place] == weights["adjusted"] > 0
+
+
+class NoBias(torch.nn.Module):
+    """Ends with a layer other than nn.Linear, so that outputs have no bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 3 * torch.tanh(self.first(x.flatten(1)))
+
+
+def test_without_an_output_bias_the_weight_of_the_adjusted_model_goes_to_the_others() -> None:
+    """Arriving samples are predicted by the adjusted model nevertheless."""
+    overrides = [SERVING, "serving.trained=false", "serving.last_label=false"]
+    run = thalweg.run("fedavg", "digits-partial", model=NoBias, rounds=3, overrides=overrides)
+    assert run.net.output_bias is None
+    assert run.final["serving_weights"]["adjusted"] > 0.2
+    for client in range(10):
+        assert run.get_mixture(client).tolist() == [1.0]
+        assert np.array_equal(run.get_model(client), run.model)
+
+
+def test_a_single_output_is_adjusted_by_the_difference_of_the_offsets() -> None:
+    """Most labels of the first client are class 1; the logits have no information at first."""
+    rng = np.random.default_rng(0)
+    y = np.r_[rng.random(200) < 0.9, rng.random(200) < 0.1].astype(int)
+    data = Dataset.from_arrays(rng.normal(size=(400, 3)), y, client=np.repeat([0, 1], 200))
+    settings: dict[str, Any] = {
+        "local": {"lr": 1e-6},
+        "world": {"arrivals": 40},
+        "serving": {"kind": "best-recent", "trained": False, "last_label": False},
+    }
+    run = thalweg.run(
+        "fedavg", data, model="linear", loss="binary_cross_entropy", rounds=4, **settings
+    )
+    x = np.zeros((1, 3))
+    assert [run.predict(x, client=client).tolist() for client in (0, 1)] == [[1], [0]]
+    assert run.final["client_accuracy"] > 0.8
+
+
+def test_a_client_that_has_never_taken_part_predicts_with_the_averaged_model() -> None:
     plan = small_plan("fedavg", SERVING, "server=averaged", "world.availability=0.2")
     federation = reference(plan)
     server, _ = play(plan, federation, rounds=1)
@@ -164,7 +237,7 @@ def test_a_client_that_has_never_taken_part_predicts_with_the_latest_model() -> 
     served = get_chosen_models(server, plan.recipe, federation.client_pool)
     assert absent
     assert served.mixtures is not None
-    assert (served.mixtures[absent] == [1, *[0] * (len(served.models) - 1)]).all()
+    assert (served.mixtures[absent] == [0, 1, *[0] * (len(served.models) - 2)]).all()
 
 
 def test_a_server_without_the_states_of_clients_evaluates_its_own_model() -> None:
@@ -207,8 +280,8 @@ def test_predictions_and_exports_are_those_of_the_mixture(tmp_path: Path) -> Non
         first, second = (result.predict(x[:2], client=k).tolist() for k in (0, 1))
         assert first == second[::-1]
         assert first[0] != first[1]
-        assert (result.get_mixture(0) > 0).sum() == 2, "the latest model and its own result"
-        with pytest.raises(ConfigError, match="uses a mixture of 2 models"):
+        assert (result.get_mixture(0) > 0).sum() == 3, "latest, its own result and adjusted"
+        with pytest.raises(ConfigError, match="uses a mixture of 3 models"):
             result.get_model(0)
         export_model(result, tmp_path / "model.pt2", client=0)
         assert (tmp_path / "model.pt2").stat().st_size > 0
@@ -217,7 +290,7 @@ def test_predictions_and_exports_are_those_of_the_mixture(tmp_path: Path) -> Non
 REJECTED = {
     "no predictions": (["prequential=0"], "learns from predictions of arriving samples"),
     "one predictor": (
-        ["serving.trained=false", "serving.last_label=false"],
+        ["serving.trained=false", "serving.last_label=false", "serving.adjusted=false"],
         "expected at least two predictors",
     ),
     "a central learner": (["bank=centralised"], "Use serving=none, or a bank with shared models"),
@@ -236,6 +309,36 @@ def test_a_loss_of_classes_is_rejected_for_numbers(regression_file: Path) -> Non
     overrides = [SERVING, "serving.loss=error"]
     with pytest.raises(ConfigError, match=r"serving\.loss=error has no effect"):
         thalweg.run("fedavg", regression_scenario(regression_file), overrides=overrides)
+
+
+def test_numbers_need_a_predictor_besides_the_adjusted_model(regression_file: Path) -> None:  # noqa: F811
+    overrides = [SERVING, "serving.trained=false", "serving.last_label=false"]
+    with pytest.raises(ConfigError, match="to which no model is adjusted"):
+        thalweg.run("fedavg", regression_scenario(regression_file), overrides=overrides)
+
+
+def test_the_adjusted_model_has_no_effect_on_numbers(regression_file: Path) -> None:  # noqa: F811
+    with_it, without = (
+        thalweg.run("fedavg", regression_scenario(regression_file), overrides=[SERVING, *more])
+        for more in ([], ["serving.adjusted=false"])
+    )
+    names = ("mae", "client_mae", "prequential_mae", "serving_weights")
+    assert read(with_it, *names) == read(without, *names)
+    assert "adjusted" not in with_it.final["serving_weights"]
+
+
+@dataclass(frozen=True)
+class Unable:
+    """Names the adjusted model without its method."""
+
+    predictors = BestRecent().predictors
+    init, serve, mix = BestRecent.init, BestRecent.serve, BestRecent.mix
+
+
+def test_a_policy_that_adjusts_models_must_know_the_offsets() -> None:
+    recipe = replace(fedavg(), serving=Unable())
+    with pytest.raises(ConfigError, match="but has no method get_offsets"):
+        thalweg.run(recipe, "digits-partial", rounds=1)
 
 
 def test_a_plan_with_serving_survives_text() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from contracts.checkpoint import to_comparable
 from thalweg.aggregation import Averaged
 from thalweg.core.errors import ConfigError
 from thalweg.federation.serving import (
@@ -22,6 +23,7 @@ from thalweg.serving import BestRecent
 
 PLAIN = Recipe("plain", memory=Fifo())
 SERVED = Recipe("served", memory=Fifo(), serving=BestRecent())
+UNADJUSTED = Recipe("unadjusted", memory=Fifo(), serving=BestRecent(adjusted=False))
 AVERAGED = Recipe("averaged", memory=Fifo(), serving=BestRecent(), server=Averaged())
 MODELS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -32,8 +34,9 @@ def log(*probs):
 
 def test_the_predictors_of_a_recipe_depend_on_its_server_rule_and_its_policy():
     assert list_predictors(PLAIN) == ()
-    assert list_predictors(SERVED) == ("latest", "trained", "last_label")
-    assert list_predictors(AVERAGED) == ("latest", "averaged", "trained", "last_label")
+    assert list_predictors(SERVED) == ("latest", "trained", "last_label", "adjusted")
+    assert list_predictors(AVERAGED) == ("latest", "averaged", "trained", "last_label", "adjusted")
+    assert list_predictors(UNADJUSTED) == ("latest", "trained", "last_label")
 
 
 def test_a_client_with_one_model_has_no_numbered_models():
@@ -81,11 +84,13 @@ def test_weights_of_models_that_are_not_received_again_are_kept():
     state = ServingState(BestRecent().init(), np.array([1.0]))
     first = {"latest": log([0.9, 0.1]), "model 0": log([0.9, 0.1]), "model 1": log([0.1, 0.9])}
     previous = np.array([[1.0]])
-    state, predicted = serve_samples(SERVED, state, first, np.array([1]), previous)
+    state, predicted = serve_samples(UNADJUSTED, state, first, np.array([1]), previous)
     assert predicted.tolist() == [1]
     assert (state.num_models, len(state.policy.weights)) == (2, 5)
-    assert name_predictors(SERVED, state.num_models)[4] == "model 1"
-    later, _ = serve_samples(SERVED, state, {"latest": first["latest"]}, np.array([0]), previous)
+    assert name_predictors(UNADJUSTED, state.num_models)[4] == "model 1"
+    later, _ = serve_samples(
+        UNADJUSTED, state, {"latest": first["latest"]}, np.array([0]), previous
+    )
     assert (later.num_models, len(later.policy.weights)) == (2, 5)
     assert later.policy.weights[4] == pytest.approx(0.98 * state.policy.weights[4], abs=0.02)
 
@@ -98,6 +103,35 @@ def test_numbers_keep_the_shape_of_their_targets():
     _, predicted = serve_samples(SERVED, state, scores, targets, previous)
     assert predicted.shape == (2,)
     assert predicted[0] == 1.0, "there is no last number yet"
+
+
+def test_numbers_have_no_adjusted_model():
+    """All weights and predictions are those without it."""
+    assert name_predictors(SERVED, 1, is_regression=True) == (
+        *("latest", "trained", "last_label", "model 0"),
+    )
+    rng = np.random.default_rng(0)
+    scores = {name: rng.normal(size=(20, 2)).astype(np.float32) for name in ("latest", "trained")}
+    targets, previous = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    with_it, without = (
+        serve_samples(
+            recipe, ServingState(recipe.serving.init(), np.empty(0)), scores, targets, previous
+        )
+        for recipe in (SERVED, UNADJUSTED)
+    )
+    assert with_it[1].tolist() == without[1].tolist()
+    assert to_comparable(with_it[0]) == to_comparable(without[0])
+
+
+def test_the_adjusted_model_follows_the_labels_of_the_client():
+    """The model gives both classes equal probabilities; all labels are class 1."""
+    scores, labels = {"latest": log(*[[0.5, 0.5]] * 200)}, np.ones(200, dtype=int)
+    state = ServingState(BestRecent().init(), np.empty(0))
+    recipe = Recipe("two", memory=Fifo(), serving=BestRecent(trained=False, last_label=False))
+    nothing = np.full((200, 1), np.nan)
+    state, predicted = serve_samples(recipe, state, scores, labels, nothing)
+    assert predicted.tolist() == [0] + [1] * 199
+    assert state.policy.weights[1] > 0.9
 
 
 class Broken(BestRecent):

@@ -612,3 +612,40 @@ def test_nets_can_be_sent_to_other_processes(model: Any) -> None:
     again = pickle.loads(pickle.dumps(net))
     params = torch.from_numpy(net.init(np.random.default_rng(0)))
     assert torch.equal(net.apply(params, batch()), again.apply(params, batch()))
+
+
+class BiasFirst(nn.Module):
+    """The last layer is registered first, so that its bias is not at the end of the vector."""
+
+    def __init__(self, *, bias: bool = True) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(3, 2, bias=bias), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.body(x)))
+
+
+@pytest.mark.parametrize("model", [BiasFirst(), nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))])
+def test_the_output_bias_is_that_of_the_last_linear_layer(model: nn.Module) -> None:
+    net = build(model, (4,), 2)
+    params, x = torch.from_numpy(net.init(np.random.default_rng(0))), batch(5, (4,))
+    added, changed = torch.tensor([0.5, -1.0]), params.clone()
+    assert net.output_bias is not None
+    changed[net.output_bias] += added
+    torch.testing.assert_close(net.apply(changed, x), net.apply(params, x) + added)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BiasFirst(bias=False),
+        nn.Sequential(nn.Linear(4, 2), nn.Tanh()),
+        nn.Sequential(nn.Linear(4, 2), nn.ReLU(inplace=True)),
+        nn.Sequential(nn.Linear(4, 2), nn.LayerNorm(2)),
+    ],
+    ids=["no bias", "tanh", "relu in place", "norm"],
+)
+def test_models_without_a_final_linear_layer_with_a_bias_have_no_output_bias(
+    model: nn.Module,
+) -> None:
+    assert build(model, (4,), 2).output_bias is None

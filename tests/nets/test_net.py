@@ -7,7 +7,19 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
-from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp, Net, ResNet10, ResNet18
+from thalweg.nets import (
+    AlexNet,
+    CharRnn,
+    Cnn,
+    FastText,
+    HamCnn,
+    LeNet5,
+    Linear,
+    Mlp,
+    Net,
+    ResNet10,
+    ResNet18,
+)
 from thalweg.nets.layers import Dense, Flatten, Relu
 
 
@@ -261,3 +273,31 @@ def test_layers_without_a_stacked_form_are_supported():
     assert net.apply(params, x).tolist() == [[6, 8]]
     with pytest.raises(TypeError, match="UnstackableLayer"):
         net.apply_stacked(params[None], x[None])
+
+
+def test_the_output_bias_is_added_to_the_outputs(case):
+    net, _, params, x = case
+    added = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+    changed = params[0].clone()
+    changed[net.output_bias] += added
+    torch.testing.assert_close(net.apply(changed, x[0]), net.apply(params[0], x[0]) + added)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"), [(FastText(width=4), (5, 20)), (CharRnn(units=6, embedding=3), (4, 20))]
+)
+def test_nets_of_codes_have_an_output_bias(spec, shape):
+    net = spec.build(shape, 3)
+    params = torch.tensor(net.init(np.random.default_rng(0)))
+    codes = torch.arange(4)[:, None].repeat(1, shape[0])
+    changed = params.clone()
+    changed[net.output_bias] += torch.tensor([0.5, -1.0, 2.0])
+    expected = net.apply(params, codes) + torch.tensor([0.5, -1.0, 2.0])
+    torch.testing.assert_close(net.apply(changed, codes), expected)
+
+
+@pytest.mark.parametrize("last", [Relu(), Flatten()])
+def test_a_net_whose_last_layer_has_no_bias_has_no_output_bias(last):
+    net = Net((Flatten(), Dense("fc", 4, 3), last), (4,))
+    assert net.param_shapes[-1] == net.shapes[-1] == (3,)
+    assert net.output_bias is None

@@ -11,6 +11,7 @@ import pytest
 
 from thalweg.aggregation import ByArrivals, ByWeight, MemorySummary, ShiftAware
 from thalweg.bank import BANKS, FedDaa, FedDrift, FedRc, Ifca, TwoMixtures
+from thalweg.bank.prototype_set import UNKNOWN
 from thalweg.core.errors import BadMessage, ConfigError
 from thalweg.core.types import Floats, Floats32, Roster, Updates
 from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
@@ -171,6 +172,11 @@ PROTOTYPES = {
     "old_prototype": numbers(0, 0, 3, 4),
     "old_prototype_classes": numbers(0, 1),
 }
+ERRORS = {
+    "new_prototype_errors": numbers(0.5, 0.5),
+    "old_prototype_errors": numbers(UNKNOWN, 0.5),
+    "model_losses": numbers(1),
+}
 
 
 @pytest.mark.parametrize(
@@ -228,6 +234,27 @@ PROTOTYPES = {
             "new_prototype_classes has 4 numbers, not 2",
         ),
         ("bank", FedDaa(), {"new_prototype": numbers(1)}, "new_since is missing"),
+        ("bank", FedDaa(), {**PROTOTYPES, **ERRORS}, "the name 'model_losses' is not known"),
+        ("bank", TwoMixtures(), {**PROTOTYPES, **ERRORS}, None),
+        ("bank", TwoMixtures(), PROTOTYPES, "new_prototype_errors is missing"),
+        (
+            "bank",
+            TwoMixtures(),
+            {**PROTOTYPES, **ERRORS, "new_prototype_errors": numbers(0.5)},
+            "new_prototype_errors has 1 numbers, not 2",
+        ),
+        (
+            "bank",
+            TwoMixtures(),
+            {**PROTOTYPES, **ERRORS, "old_prototype_errors": numbers(-1, 1)},
+            "old_prototype_errors goes from -1 to 1",
+        ),
+        (
+            "bank",
+            TwoMixtures(),
+            {**PROTOTYPES, **ERRORS, "old_prototype_errors": numbers(1e30, 1)},
+            "old_prototype_errors is 1e+30",
+        ),
         ("selection", Dpcs(), {"label_mix": numbers(0.3, 0.7)}, None),
         ("selection", Dpcs(), {"label_mix": numbers(0, 0)}, None),
         ("selection", Dpcs(), {"label_mix": numbers(0.3, 0.3)}, "label_mix sums to 0.6, not to 1"),
@@ -279,7 +306,7 @@ ANSWERS: list[tuple[Any, Any, dict[str, Floats]]] = [
     ("bank", FedDrift(), {"model_costs": numbers(1), "newest_samples": numbers(5)}),
     ("bank", Ifca(), {"model_losses": numbers(1)}),
     ("bank", FedDaa(), PROTOTYPES),
-    ("bank", TwoMixtures(), {**PROTOTYPES, "model_losses": numbers(1)}),
+    ("bank", TwoMixtures(), {**PROTOTYPES, **ERRORS}),
     ("selection", Dpcs(), {"label_mix": numbers(0.3, 0.7)}),
     ("selection", BalancedCohort(), {"label_mix": numbers(0.3, 0.7)}),
     ("selection", PowerOfChoice(), {"candidate_loss": numbers(1)}),

@@ -1,8 +1,16 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
-from thalweg.theory import class_means, fill_missing, prototypes, row_distances
+from thalweg.theory import (
+    class_means,
+    fill_missing,
+    pooled_variance,
+    prototypes,
+    row_distances,
+)
 
 NAN = float("nan")
 LOGITS = [[2, 0, -1], [0, 1, 0], [1, 1, 0]]
@@ -74,3 +82,32 @@ def test_points_without_common_rows_have_distance_zero():
 def test_invalid_prototype_inputs_are_rejected(call, words):
     with pytest.raises(ConfigError, match=words):
         call()
+
+
+def test_the_pooled_variance_is_that_within_the_classes_of_all_groups():
+    """Squares: 1 + 1 around 1, 4 + 4 around 5; in the second group 9 + 9; 6 samples, 3 means."""
+    groups = []
+    for outputs, labels in (([0.0, 2, 3, 7], [0, 0, 1, 1]), ([-3.0, 3], [1, 1])):
+        z, y = np.array(outputs)[:, None], np.array(labels)
+        groups.append((z, y, prototypes(z, y, 2)))
+    assert pooled_variance(groups) == (2 + 8 + 18) / 3
+
+
+def test_the_pooled_variance_adds_the_outputs_and_needs_two_samples_of_a_class():
+    z, y = np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([1, 1])
+    assert pooled_variance([(z, y, prototypes(z, y, 2))]) == 2 * (1 + 4)
+    one = (z, np.array([0, 1]), prototypes(z, [0, 1], 2))
+    assert np.isnan(pooled_variance([one]))
+    assert np.isnan(pooled_variance([]))
+    empty = (np.empty((0, 2)), np.empty(0, dtype=int), prototypes(np.empty((0, 2)), [], 2))
+    assert pooled_variance([empty, (z, y, prototypes(z, y, 2))]) == 10
+
+
+@given(st.integers(0, 1000), st.floats(-5, 5))
+def test_the_pooled_variance_does_not_depend_on_where_the_classes_are(seed, shift):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, 12)
+    z = rng.normal(size=(12, 2))
+    moved = z + shift * y[:, None]
+    expected = pooled_variance([(z, y, prototypes(z, y, 3))])
+    assert pooled_variance([(moved, y, prototypes(moved, y, 3))]) == pytest.approx(expected)

@@ -18,7 +18,7 @@ Output = Literal["logits", "probabilities"]
 NEW, OLD = "new_prototype", "old_prototype"
 CLASSES = "_classes"  # suffix of both names: which classes the client has
 ERRORS = "_errors"  # suffix of both names: the standard errors of the prototypes
-UNKNOWN = 1e30  # an error that is not known, or larger
+UNKNOWN = 1e6  # an error that is not known, or larger; below `Limits.max_value`
 SINCE = "new_since"
 MAX_ROUND = 1e15  # larger integers are not exact in double precision
 
@@ -49,7 +49,7 @@ def client_prototypes(
     if len(new) == 0:
         return {}
     response: dict[str, Floats] = {SINCE: np.array([float(since)])}
-    groups = {}
+    groups, norms = {}, dict.fromkeys((NEW, OLD), 1.0)
     for name, rows in ((NEW, new), (OLD, old)):
         outputs = view.probe_model(0).outputs(rows).astype(np.float64)
         if output == "probabilities":
@@ -60,14 +60,16 @@ def client_prototypes(
         has_class = np.asarray(~np.isnan(means).any(axis=1))
         values = np.where(np.isnan(means), 0.0, means)
         if output == "probabilities":
-            values = values / max(float(np.linalg.norm(values)), 1e-12)
+            norms[name] = max(float(np.linalg.norm(values)), 1e-12)
+            values = values / norms[name]
         response[name], response[name + CLASSES] = values.ravel(), has_class.astype(np.float64)
     if with_errors:
         variance = pooled_variance(list(groups.values()))
         for name, (_, labels, _) in groups.items():
             sizes = np.bincount(labels, minlength=view.num_classes)
-            errors = np.sqrt(variance / np.maximum(sizes, 1))
-            response[name + ERRORS] = np.where((sizes > 0) & np.isfinite(errors), errors, UNKNOWN)
+            errors = np.sqrt(variance / np.maximum(sizes, 1)) / norms[name]
+            is_known = (sizes > 0) & (errors < UNKNOWN)
+            response[name + ERRORS] = np.where(is_known, errors, UNKNOWN)
     return response
 
 
@@ -161,7 +163,7 @@ def _decode_errors(
     if errors is None or errors.shape[1] != num_classes:
         return np.full((int(has_responded.sum()), num_classes), np.nan)
     found = errors[has_responded].astype(np.float64)
-    return np.where(found < UNKNOWN / 2, found, np.nan)
+    return np.where(found < UNKNOWN, found, np.nan)
 
 
 def _softmax(logits: Floats) -> Floats:

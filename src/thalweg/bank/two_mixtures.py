@@ -27,14 +27,15 @@ from thalweg.core.decisions import make_decision
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 from thalweg.theory import (
     count_clusters,
+    differ_significantly,
     fill_missing,
     label_conflict,
     label_mass,
     label_priors,
+    mean_errors,
     merge_agreeing,
     responsibilities,
 )
-from thalweg.theory.label_conflict import differ_significantly, mean_errors
 from thalweg.theory.masked_kmeans import mean_present
 
 LOSSES = "model_losses"  # survey response
@@ -553,13 +554,14 @@ class TwoMixtures:
     def _estimate_errors(self, seen: Seen) -> Floats:
         """Return (K, C) the standard errors of the prototypes of new samples.
 
-        They are 0, so that each difference is significant, for clients whose losses are those of
-        wrong labels: with each model larger than that of equal probabilities, and much larger than
-        that of another client with its best model.
+        They are 0 for clients whose losses are those of wrong labels, so that their prototypes
+        count as exact: with each model the loss is larger than that of equal probabilities, and
+        much larger than that of another client with its best model.
         """
         best, uniform = seen.losses.min(axis=1), math.log(seen.prototypes.shape[1])
         is_worse = best > max(best.min(initial=np.inf) + self.sufficient_loss, uniform)
-        return np.where(is_worse[:, None], 0.0, seen.new_errors)
+        has_class = ~np.isnan(seen.prototypes).any(axis=2)
+        return np.where(is_worse[:, None] & has_class, 0.0, seen.new_errors)
 
     def _seed(self, state: TwoMixturesState, seen: Seen, models: Ints) -> TwoMixturesState:
         """Start the mixture of clients with a model (K,) of their own, where it has changed.

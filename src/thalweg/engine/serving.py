@@ -51,8 +51,14 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
     for client in range(number):
         state, mine = client_pool.states.get(client), mixtures[client]
         trained = None if state is None else state.trained
-        received = usual[client] > 0
-        weights = mix_predictors(recipe, state, received, trained is not None, bias is not None)
+        weights = mix_predictors(
+            recipe,
+            state,
+            usual[client] > 0,
+            trained is not None,
+            can_adjust=bias is not None,
+            is_regression=client_pool.clients.numbers is not None,
+        )
         mine[:num_models] += weights.pop(LATEST, 0.0) * usual[client]
         if has_averages:
             mine[num_models:first_own] += weights.pop(AVERAGED, 0.0) * usual[client]
@@ -76,13 +82,18 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
 def _adjust(
     serving: object, state: ClientState | None, received: Floats32, bias: slice | None
 ) -> Floats32:
-    """Return the received model (P,) with the client's offsets in the biases of its outputs."""
+    """Return the received model (P,) with the client's offsets in the biases of its outputs.
+
+    A single output is the logit of class 1, to which the difference of the offsets is added.
+    """
     assert isinstance(serving, AdjustsModel)
     assert state is not None
     assert state.serving is not None
     assert bias is not None
-    model = received.copy()
-    model[bias] += serving.get_offsets(state.serving.policy).astype(np.float32)
+    model, offsets = received.copy(), serving.get_offsets(state.serving.policy)
+    if len(offsets):
+        is_logit = bias.stop - bias.start == 1
+        model[bias] += (np.diff(offsets) if is_logit else offsets).astype(np.float32)
     return model
 
 
@@ -91,23 +102,25 @@ def mix_predictors(
     state: ClientState | None,
     received: npt.NDArray[np.bool_],
     has_trained: bool,
-    has_output_bias: bool = True,
+    *,
+    can_adjust: bool = True,
+    is_regression: bool = False,
 ) -> dict[str, float]:
     """Return the weights of the models of one client for a sample without a predecessor.
 
     `received` (models,) tells which models of the bank the client uses. It has weights for others
     from earlier rounds, which do not count. A net without biases of the outputs
-    (`Net.output_bias`) cannot be adjusted; the weight of the adjusted model is then divided among
-    the others.
+    (`Net.output_bias`) cannot be adjusted (`can_adjust`); the weight of the adjusted model is then
+    divided among the others.
     """
     serving = recipe.serving
     assert serving is not None
     own = _get_state(serving, state)
-    names = name_predictors(recipe, own.num_models)
+    names = name_predictors(recipe, own.num_models, is_regression=is_regression)
     missing = {LAST_LABEL}
     if not has_trained:
         missing.add(TRAINED)
-    if not has_output_bias or state is None:
+    if not can_adjust or state is None:
         missing.add(ADJUSTED)
     available = np.array([name not in missing and _is_received(name, received) for name in names])
     weights = serving.mix(own.policy, names, available).tolist()
@@ -120,9 +133,10 @@ def measure_weights(recipe: Recipe, client_pool: ClientPool) -> dict[str, Any]:
     if serving is None or not client_pool.states:
         return {}
     total: dict[str, float] = {}
+    is_regression = client_pool.clients.numbers is not None
     for state in client_pool.states.values():
         own = _get_state(serving, state)
-        names = name_predictors(recipe, own.num_models)
+        names = name_predictors(recipe, own.num_models, is_regression=is_regression)
         is_known = {TRAINED: state.trained is not None, LAST_LABEL: len(own.last) > 0}
         available = np.array([is_known.get(name, True) for name in names])
         for name, weight in zip(

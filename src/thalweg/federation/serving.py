@@ -12,6 +12,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.recipes.base import Recipe, list_predictors
 from thalweg.serving import (
+    ADJUSTED,
     AVERAGED,
     LAST_LABEL,
     LATEST,
@@ -122,14 +123,21 @@ def read_averages(
     return None if values is None else values.reshape(num_models, -1)
 
 
-def name_predictors(recipe: Recipe, num_models: int) -> tuple[str, ...]:
+def name_predictors(
+    recipe: Recipe, num_models: int, *, is_regression: bool = False
+) -> tuple[str, ...]:
     """Return the names of all predictors, with models up to a number.
 
+    Numbers have no classes to which a model could be adjusted.
+
     >>> from thalweg.serving import BestRecent
-    >>> name_predictors(Recipe("mine", memory="fifo", serving=BestRecent()), 2)
-    ('latest', 'trained', 'last_label', 'model 0', 'model 1')
+    >>> name_predictors(Recipe("mine", memory="fifo", serving=BestRecent(trained=False)), 2)
+    ('latest', 'last_label', 'adjusted', 'model 0', 'model 1')
     """
-    return (*list_predictors(recipe), *(f"{MODEL} {number}" for number in range(num_models)))
+    used = list_predictors(recipe)
+    if is_regression:
+        used = tuple(name for name in used if name != ADJUSTED)
+    return (*used, *(f"{MODEL} {number}" for number in range(num_models)))
 
 
 def serve_samples(
@@ -151,7 +159,7 @@ def serve_samples(
     shape = next(iter(scores.values())).shape
     numbers = [int(name.partition(" ")[2]) for name in scores if name.startswith(f"{MODEL} ")]
     num_models = max([state.num_models, *(number + 1 for number in numbers)])
-    names = name_predictors(recipe, num_models)
+    names = name_predictors(recipe, num_models, is_regression=is_regression)
     outputs = np.full((len(names), *shape), np.nan)
     for row, name in enumerate(names):
         if name == LAST_LABEL:

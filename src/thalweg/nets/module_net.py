@@ -728,11 +728,11 @@ def _are_samples_independent(
 def _find_head(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -> str | None:
     """Return the name of the ``nn.Linear`` whose result is the output, if there is one."""
     module = copy.deepcopy(net.layer.module).eval()
-    calls: list[tuple[str, Tensor, Tensor]] = []
+    calls: list[tuple[str, Tensor, Tensor, int]] = []
 
     def record(name: str) -> Any:
         def hook(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            calls.append((name, inputs[0], output))
+            calls.append((name, inputs[0], output, output._version))
 
         return hook
 
@@ -744,8 +744,9 @@ def _find_head(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -> str | No
     outputs = net.layer._convert_outputs(found, len(x))
     if not calls or calls[-1][1].ndim != 2:
         return None
-    name, _, last = calls[-1]
-    is_output = last.shape == outputs.shape and last.data_ptr() == outputs.data_ptr()
+    name, _, last, version = calls[-1]
+    is_same = last.shape == outputs.shape and last.data_ptr() == outputs.data_ptr()
+    is_output = is_same and last._version == version  # a later layer may change it in place
     return name if is_output and sum(call[0] == name for call in calls) == 1 else None
 
 

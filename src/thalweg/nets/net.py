@@ -168,16 +168,16 @@ class Net:
 
     @property
     def output_bias(self) -> slice | None:
-        """Positions of the biases that are added to the outputs; None: there are none.
+        """Positions of the biases that the last layer adds to the outputs; None: there are none.
 
         >>> from thalweg.nets import Mlp
         >>> Mlp(hidden=(3,)).build(input_shape=(2,), num_classes=2).output_bias
         slice(15, 17, None)
         """
-        shapes = self.param_shapes
-        if not shapes or shapes[-1] != self.shapes[-1]:
+        last = list(self.layers[-1].shapes.values())
+        if not last or last[-1] != self.shapes[-1]:
             return None
-        return slice(self.num_params - prod(shapes[-1]), self.num_params)
+        return slice(self.num_params - prod(last[-1]), self.num_params)
 
     @cached_property
     def can_stack(self) -> bool:

@@ -54,6 +54,7 @@ from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, list_predictors, needs_single_model
 from thalweg.sample_weights import AssignsWeights
+from thalweg.serving import ADJUSTED, LATEST, AdjustsModel
 from thalweg.sessions import Presence
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
@@ -164,6 +165,12 @@ def check_task(recipe: Recipe, loss: Loss, task: str, data_name: str) -> None:
             loss_of_classes == "log",
             f"serving.loss={loss_of_classes} has no effect, because the targets of {data_name} are "
             "numbers (regression), whose loss is the squared error. Leave serving.loss out.",
+        )
+        require(
+            list_predictors(recipe) != (LATEST, ADJUSTED) or find_max_jobs(recipe.bank) > 1,
+            f"serving={type(recipe.serving).__name__} has no effect: expected at least two "
+            f"predictors, but the targets of {data_name} are numbers (regression), to which no "
+            "model is adjusted. Use serving=none, serving.trained=true or serving.last_label=true.",
         )
     require(
         not (needs_class_labels(recipe.objective) and has_single_logit(loss)),
@@ -325,6 +332,11 @@ def _check_serving(recipe: Recipe) -> None:
         len(list_predictors(recipe)) > 1 or find_max_jobs(recipe.bank) > 1,
         f"{serving} has no effect: expected at least two predictors, got the received model only. "
         "Use serving=none, serving.trained=true or serving.last_label=true.",
+    )
+    require(
+        ADJUSTED not in list_predictors(recipe) or isinstance(recipe.serving, AdjustsModel),
+        f"{serving} uses the predictor {ADJUSTED!r}, but has no method get_offsets. Add it, or "
+        "remove the predictor.",
     )
 
 

@@ -15,7 +15,7 @@ LATEST = "latest"  # the model that the client received for this round; of sever
 AVERAGED = "averaged"  # the model that the server evaluates, if it differs from the trained one
 TRAINED = "trained"  # the result of the client's last local steps
 LAST_LABEL = "last_label"  # the class, or the numbers, of the previous sample
-ADJUSTED = "adjusted"  # the received model, adjusted by the policy to the labels of the client
+ADJUSTED = "adjusted"  # classes only: the received model, adjusted by the policy to the labels
 OPTIONAL = (AVERAGED, TRAINED, LAST_LABEL, ADJUSTED)
 MODEL = "model"  # a model of a bank from which clients receive several, with its number
 
@@ -59,9 +59,8 @@ class Serving(Protocol):
     def mix(self, state: Any, names: tuple[str, ...], available: Bools) -> Floats:
         """Return (J,) the weights of the available predictors for the next sample; the sum is one.
 
-        `names` (J,) are those of the predictors.
-
-        At least one predictor is available. The weight of others is zero.
+        `names` (J,) are those of the predictors, as in `serve`. At least one predictor is
+        available. The weight of others is zero.
         """
         ...
 
@@ -74,7 +73,10 @@ class AdjustsModel(Protocol):
     """
 
     def get_offsets(self, state: Any) -> Floats:
-        """Return (C,) what is added to the log-probabilities of the received model."""
+        """Return (C,) what is added to the log-probabilities of the received model.
+
+        Empty: nothing yet.
+        """
         ...
 
 

@@ -171,7 +171,7 @@ class BestRecent:
     ) -> tuple[RecentWeights, npt.NDArray[Any]]:
         number = len(samples.names)
         weights = _add_predictors(state.weights, number)
-        if ADJUSTED in samples.names and not samples.is_regression:
+        if ADJUSTED in samples.names:
             state, samples = self._adjust(state, samples)
         is_known = np.asarray(np.isfinite(samples.outputs).all(axis=2)).T  # (n, J)
         finite = np.where(is_known.T[:, :, None], samples.outputs, 0.0)
@@ -194,8 +194,8 @@ class BestRecent:
         return state._replace(weights=run.after, restarted=False, default=default), predicted
 
     def get_offsets(self, state: RecentWeights) -> Floats:
-        """Return (C,) the offsets of the classes of the adjusted model."""
-        return state.labels.offsets if len(state.labels.offsets) else np.zeros(1)
+        """Return (C,) the offsets of the classes of the adjusted model; empty: none yet."""
+        return state.labels.offsets
 
     def restart(self, state: RecentWeights) -> RecentWeights:
         """Forget past losses: the received model predicts until the next sample."""

@@ -10,6 +10,7 @@ from thalweg.core.types import Floats, Ints
 
 PRIOR = 10.0  # curvature with which offsets of 0 start
 BLOCK = 10  # samples between two steps
+LEAST = 1e-12  # of a probability; without a limit, offsets of classes of probability 0 would grow
 
 
 class LabelOffsets(NamedTuple):
@@ -32,7 +33,7 @@ def adjust(state: LabelOffsets, probs: Floats) -> Floats:
     """
     if len(state.offsets) == 0:
         return probs
-    scaled = probs * np.exp(state.offsets)
+    scaled = np.maximum(probs, LEAST) * np.exp(state.offsets)
     return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))
 
 
@@ -50,7 +51,8 @@ def learn_offsets(
     These are Newton steps on the log loss with its diagonal. Where they come to rest, each class is
     predicted as often as it occurs. Steps become smaller with the number of samples, down to those
     for the last `horizon` (H) samples. The mean of the offsets, which has no effect, is 0. Blocks
-    are counted over all calls, so that the result does not depend on the samples of a call.
+    are counted over all calls, so that the result does not depend on the samples of a call. Samples
+    whose probabilities are not finite, of a model that has diverged, are left out.
 
     Ten samples of class 0 with probability 1/2: the gradient is 5, and h = 10 / 4.
 
@@ -63,17 +65,17 @@ def learn_offsets(
     if len(state.offsets) == 0:
         zeros = np.zeros(num_classes)
         state = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
-    adjusted, first = np.empty_like(probs), 0
-    while first < len(probs):
-        last = min(first + BLOCK - state.count, len(probs))
-        q = adjusted[first:last] = adjust(state, probs[first:last])
-        gradients = (labels[first:last, None] == np.arange(num_classes)) - q
+    adjusted = np.full_like(probs, np.nan)
+    finite = np.flatnonzero(np.isfinite(probs).all(axis=1))
+    while len(finite):
+        rows, finite = np.split(finite, [BLOCK - state.count])
+        q = adjusted[rows] = adjust(state, np.maximum(probs[rows], LEAST))
+        gradients = (labels[rows, None] == np.arange(num_classes)) - q
         terms = np.stack([gradients, q * (1 - q)], axis=1)  # (samples, 2, C)
         sums = np.concatenate([state.sums[None], terms]).sum(axis=0)  # in the order of arrival
-        state = state._replace(sums=sums, count=state.count + last - first)
+        state = state._replace(sums=sums, count=state.count + len(rows))
         if state.count == BLOCK:
             state = _take_step(state, horizon)
-        first = last
     return state, adjusted
 
 

@@ -59,7 +59,12 @@ from thalweg.theory.importance import (
     optimal_importance,
     psi,
 )
-from thalweg.theory.label_conflict import label_conflict, merge_agreeing
+from thalweg.theory.label_conflict import (
+    differ_significantly,
+    label_conflict,
+    mean_errors,
+    merge_agreeing,
+)
 from thalweg.theory.masked_sums import from_fixed, recover_secret, split_secret, to_fixed
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
@@ -202,6 +207,8 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "Clustering",  # clusters, centres and scores
     "silhouettes",  # fit of each point to its cluster
     "label_conflict",  # contradictory labels of two groups of clients
+    "differ_significantly",  # whether two groups of prototypes differ by more than chance
+    "mean_errors",  # standard errors of means of prototypes
     "merge_agreeing",  # clusters of clients without contradictory labels
     "real_drift",  # clients whose nearest centre has changed
     "RealDrift",  # the nearest centres before and after

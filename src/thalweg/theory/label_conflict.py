@@ -50,10 +50,9 @@ def differ_significantly(
     .. math::
         \sum_{r \in J} \frac{\lVert P[r] - Q[r] \rVert^2}{e_r^2} > \chi^2_{|J|}(1 - \text{level})
 
-    `errors` (R,) are the standard errors of the differences , with the variances of
-    all O outputs together. The test has one degree of freedom per class; outputs that vary in
-    several directions make it reject less often. J are the classes without nan; with none the
-    result is False.
+    `errors` (R,) are the standard errors of the differences, with the variances of all O outputs
+    together. The test has one degree of freedom per class; outputs that vary in several directions
+    make it reject less often. J are the classes without nan; with none the result is False.
 
     Both differences are three standard errors: 18 is above 13.8, the limit for two classes.
 

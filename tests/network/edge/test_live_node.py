@@ -192,13 +192,15 @@ def test_a_serving_policy_predicts_between_rounds_and_learns(tmp_path: Path) -> 
         serving = node.state.client.serving
         assert serving is not None
         assert serving.last.tolist() == [1.0]
-        names = ("latest", "trained", "last_label")
+        names = ("latest", "trained", "last_label", "adjusted")
         weights = dict(zip(names, serving.policy.weights.tolist(), strict=True))
         assert weights["trained"] == pytest.approx(weights["latest"], abs=1e-3)
+        assert weights["adjusted"] > weights["latest"], "it learns that all labels are class 1"
     with open_node(tmp_path, plan) as node:
         again = node.state.client.serving
         assert again is not None
         assert again.policy.weights.tolist() == serving.policy.weights.tolist()
+        assert again.policy.labels.offsets.tolist() == serving.policy.labels.offsets.tolist()
 
 
 # --- requests ---

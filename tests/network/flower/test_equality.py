@@ -49,7 +49,10 @@ RECIPES: list[tuple[str, list[str]]] = [
     ("feddaa", []),
     (
         "fedavg",
-        ["bank=two-mixtures", "bank.every=2", "bank.max_conflict=0.0", "bank.sufficient_loss=0.0"],
+        [
+            *("bank=two-mixtures", "bank.every=2", "bank.max_conflict=0.0"),
+            *("bank.sufficient_loss=0.0", "bank.significance=1.0"),
+        ],
     ),
     ("fedavg+warmstart", SESSIONS),
     ("fedavg", [*SESSIONS, "session_start=judged", *PRESENCE]),
