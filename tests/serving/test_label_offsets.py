@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.serving.label_offsets import PRIOR, LabelOffsets, adjust, learn_offsets
+from thalweg.serving.label_offsets import BLOCK, PRIOR, LabelOffsets, adjust, learn_offsets
 
 NO_FORGETTING = 1e12
 HALF = np.array([[0.5, 0.5]])
@@ -24,32 +24,46 @@ def test_without_a_sample_so_far_probabilities_do_not_change():
     assert adjust(LabelOffsets(), probs).tolist() == probs.tolist()
 
 
+def ten_of(probs: list[float], label: int) -> tuple[np.ndarray, np.ndarray]:
+    """A block of ten equal samples."""
+    return np.tile(probs, (BLOCK, 1)), np.full(BLOCK, label)
+
+
 def test_two_steps_by_hand():
-    first, adjusted = learn_offsets(LabelOffsets(), HALF, np.array([0]), NO_FORGETTING)
-    assert adjusted.tolist() == HALF.tolist()
-    step = 0.5 / (PRIOR + 0.25)
+    """The gradient of ten samples of class 0 is 10 (1 - 1/2), their curvature 10 / 4."""
+    first, adjusted = learn_offsets(LabelOffsets(), *ten_of([0.5, 0.5], 0), NO_FORGETTING)
+    assert adjusted.tolist() == [[0.5, 0.5]] * 10
+    step = 5 / (PRIOR + 2.5)
     assert first.offsets == pytest.approx([step, -step])
-    assert first.curvature == pytest.approx([0.25, 0.25])
-    second, adjusted = learn_offsets(first, HALF, np.array([1]), NO_FORGETTING)
+    assert first.curvature == pytest.approx([2.5, 2.5])
+    second, adjusted = learn_offsets(first, *ten_of([0.5, 0.5], 1), NO_FORGETTING)
     q = 1 / (1 + math.exp(-2 * step))
-    assert adjusted[0] == pytest.approx([q, 1 - q])
-    curvature = 0.25 + q * (1 - q)
+    assert adjusted[9] == pytest.approx([q, 1 - q])
+    curvature = 2.5 + 10 * q * (1 - q)
     assert second.curvature == pytest.approx([curvature, curvature])
-    after = step - q / (PRIOR + curvature)
+    after = step - 10 * q / (PRIOR + curvature)
     assert second.offsets == pytest.approx([after, -after])
 
 
+def test_offsets_change_after_ten_samples():
+    probs, labels = ten_of([0.5, 0.5], 0)
+    state, _ = learn_offsets(LabelOffsets(), probs[:9], labels[:9], NO_FORGETTING)
+    assert state.offsets.tolist() == [0.0, 0.0]
+    state, _ = learn_offsets(state, probs[:1], labels[:1], NO_FORGETTING)
+    assert state.offsets == pytest.approx([0.4, -0.4])
+
+
 def test_the_mean_of_the_offsets_is_zero_for_three_classes():
-    """The steps are 2/3, -1/3 and -1/3 over 10 + 2/9, whose sum is 0."""
-    found, _ = learn_offsets(LabelOffsets(), np.full((1, 3), 1 / 3), np.array([0]), NO_FORGETTING)
-    step = 1 / 3 / (PRIOR + 2 / 9)
+    """The gradients are 20/3, -10/3 and -10/3, and the curvature is 20/9."""
+    found, _ = learn_offsets(LabelOffsets(), *ten_of([1 / 3] * 3, 0), NO_FORGETTING)
+    step = 10 / 3 / (PRIOR + 20 / 9)
     assert found.offsets == pytest.approx([2 * step, -step, -step])
 
 
 def test_the_curvature_is_forgotten_over_the_horizon():
-    start = LabelOffsets(np.zeros(2), np.array([8.0, 8.0]))
-    found, _ = learn_offsets(start, HALF, np.array([0]), horizon=1.0)
-    assert found.curvature == pytest.approx([8 / math.e + 0.25] * 2)
+    start = LabelOffsets(np.zeros(2), np.array([8.0, 8.0]), np.zeros((2, 2)))
+    found, _ = learn_offsets(start, *ten_of([0.5, 0.5], 0), horizon=10.0)
+    assert found.curvature == pytest.approx([8 / math.e + 2.5] * 2)
 
 
 def test_samples_one_by_one_give_the_same_as_together():
