@@ -31,6 +31,7 @@ def check_serving(serving: Serving) -> None:
     written = repr(serving)
     for width in (3, 1):
         state = serving.init()
+        _check_weights(serving, state, some_samples(0, 0, 3, width).names)
         for seed, (number, num_predictors) in enumerate([(0, 3), (1, 3), (7, 3), (20, 5), (4, 5)]):
             samples = some_samples(seed, number, num_predictors, width)
             before, old = to_comparable(samples), to_comparable(state)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import thalweg
 from contracts.runs import (
     Interruption,
     check_engines_agree,
@@ -15,6 +16,7 @@ from contracts.runs import (
     interrupt_after,
 )
 from engine.recipe_runs import PlanRuns, active_auto_plan
+from thalweg.data import Dataset
 from thalweg.engine.loop import run_plan
 
 FEWER = ("world.availability=0.6", "selection.participation=0.7")
@@ -74,3 +76,22 @@ def test_an_interruption_after_a_decision_changes_no_bit(stop: int, tmp_path: Pa
 
 def test_auto_uses_no_ground_truth() -> None:
     assert active_auto_plan().recipe.ground_truth == ()
+
+
+def count_opened(num_classes: int, seed: int, *overrides: str) -> int:
+    """Return how many models auto opens on noisy samples whose labels never change."""
+    rng = np.random.default_rng(seed)
+    labels, centres = rng.integers(0, num_classes, 2400), rng.normal(size=(num_classes, 6))
+    x = centres[labels] + 3 * rng.normal(size=(2400, 6))
+    data = Dataset.from_arrays(x, labels, client=rng.integers(0, 10, 2400))
+    more = ["world.arrivals=20", *overrides]
+    run = thalweg.run("auto", data, model="linear", rounds=10, seed=seed, overrides=more, workers=1)
+    decided = [each["what"] for row in run.metrics for each in row.get("decisions", ())]
+    return decided.count("open-model")
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_noise_opens_no_model(num_classes: int) -> None:
+    """Without the test of significance (level 1), chance alone opens models on these data."""
+    assert [count_opened(num_classes, seed) for seed in (0, 1)] == [0, 0]
+    assert count_opened(num_classes, 0, "bank.significance=1.0") > 0

@@ -31,10 +31,13 @@ from thalweg.recipes import fedavg
 from thalweg.serving import BestRecent
 
 SERVING = "serving=best-recent"
+ADJUSTED = ["serving.trained=false", "serving.last_label=false"]  # besides the received model
 CASES = {
     "latest, trained and last label": ("fedavg", []),
     "errors, and the best predictor": ("fedavg", ["serving.loss=error", "serving.combine=best"]),
     "an averaged model": ("fedavg", ["server=averaged"]),
+    "the adjusted model": ("fedavg", ADJUSTED),
+    "the adjusted model, labels after the round": ("fedavg", [*ADJUSTED, "serving.feedback=round"]),
     "several models per client": ("fedrc", []),
     "several models and their averages": ("fedrc", ["server=averaged", "server.power=1.0"]),
     "models that are merged": ("feddrift", ["bank.drift_threshold=0.0", "server=averaged"]),

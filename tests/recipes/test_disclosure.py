@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from thalweg.aggregation import ByWeight, LabelBalanced
+from thalweg.bank import TwoMixtures
 from thalweg.local import Gaussian
 from thalweg.recipes import RECIPES, Recipe, fedavg, get_recipe
 from thalweg.recipes.disclosure import (
@@ -32,6 +33,14 @@ def test_parts_without_noise_are_listed() -> None:
         assert parts == ("survey responses of the selection",)
     private = Dpcs(privacy=LabelPrivacy(epsilon=0.5))
     assert list_exact_parts(replace(PROTECTED, selection=private)) == ()
+
+
+def test_surveys_of_a_bank_are_exact() -> None:
+    """Prototypes, their standard errors and the losses of `two-mixtures` have no noise."""
+    recipe = replace(PROTECTED, bank=TwoMixtures())
+    assert list_exact_parts(recipe) == ("uploads of the bank", "survey responses of the bank")
+    assert compute_survey_cost(recipe, "bank").epsilon(1e-5) == math.inf
+    assert compute_least_noise(recipe) == 0
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -210,6 +210,7 @@ def test_a_round_without_samples_moves_half_of_the_weights_to_the_received_model
 def test_before_its_first_sample_a_client_predicts_with_the_averaged_model():
     serving, names = BestRecent(), ("latest", "averaged", "trained")
     assert serving.mix(serving.init(), names, np.ones(3, bool)).tolist() == [0, 1, 0]
+    assert serving.mix(serving.init(), names, np.array([True, False, True])).tolist() == [1, 0, 0]
     assert serving.mix(serving.init(), TWO, ALL).tolist() == [1, 0]
 
 

@@ -120,9 +120,9 @@ class TwoMixtures:
       (`theory.count_clusters`). Clusters are merged unless their labels contradict each other and
       no model has a loss of at most `sufficient_loss` on both. Usually one cluster remains.
     - Labels contradict each other if `theory.label_conflict` is above `max_conflict` and the
-      prototypes differ by more than chance: at the level `significance` of a test with the
-      standard errors of the prototypes, or because every model predicts the client's samples worse
-      than equal probabilities do.
+      prototypes differ by more than chance: at the level `significance` of a test with their
+      standard errors. The errors of a client count as 0 if every model predicts its new samples
+      worse than equal probabilities do, and much worse than another client's.
     - Clusters are matched with models by linear sum assignment; the cost is the mean loss of the
       model on the cluster. A new model costs :math:`\ln C` + `sufficient_loss`, more than a model
       that predicts all C classes equally. It starts as a copy of the best model. If one cluster

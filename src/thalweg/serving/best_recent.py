@@ -211,7 +211,9 @@ class BestRecent:
 
     def mix(self, state: RecentWeights, names: Sequence[str], available: Bools) -> Floats:
         if len(state.weights) == 0:  # nothing is known about any predictor
-            default = 0 if state.restarted else _find_default(names)
+            default = names.index(LATEST) if state.restarted else _find_default(names)
+            if not available[default]:
+                default = int(available.argmax())
             return np.asarray(np.arange(len(available)) == default, float)
         weights = _add_predictors(state.weights, len(available))
         return np.asarray(self._select(weights[None], available[None])[0])

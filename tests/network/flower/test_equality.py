@@ -105,9 +105,13 @@ SERVING = ["serving=best-recent"]
     [
         tiny_plan("fedavg", "digits-partial", 10, *SERVING),
         tiny_plan("fedavg", "digits-partial", 10, *SERVING, "server=averaged"),
+        tiny_plan(
+            *("fedavg", "digits-partial", 10, *SERVING),
+            *("serving.trained=false", "serving.last_label=false"),
+        ),
         active_auto_plan(),
     ],
-    ids=["latest", "averaged", "auto"],
+    ids=["latest", "averaged", "adjusted", "auto"],
 )
 def test_devices_serve_the_predictions_of_simulated_clients(plan: Plan, tmp_path: Path) -> None:
     """Test scores differ: the server does not know the weights of the devices."""
