@@ -238,7 +238,7 @@ def list_predictors(recipe: Recipe) -> tuple[str, ...]:
 
     >>> from thalweg.serving import BestRecent
     >>> list_predictors(Recipe("mine", memory="fifo", serving=BestRecent(last_label=False)))
-    ('latest', 'trained')
+    ('latest', 'trained', 'adjusted')
     """
     if recipe.serving is None:
         return ()
