@@ -19,7 +19,7 @@ class LabelOffsets(NamedTuple):
     offsets: Floats = np.empty(0)  # (C,) empty before the first sample: zeros
     curvature: Floats = np.empty(0)  # (C,) of the log loss, with forgetting
     sums: Floats = np.empty(0)  # (2, C) gradient and curvature of the samples since the last step
-    count: int = 0  # of these samples
+    pending: int = 0  # number of these samples
 
 
 def adjust(state: LabelOffsets, probs: Floats) -> Floats:
@@ -68,13 +68,13 @@ def learn_offsets(
     adjusted = np.full_like(probs, np.nan)
     finite = np.flatnonzero(np.isfinite(probs).all(axis=1))
     while len(finite):
-        rows, finite = np.split(finite, [BLOCK - state.count])
+        rows, finite = np.split(finite, [BLOCK - state.pending])
         q = adjusted[rows] = adjust(state, np.maximum(probs[rows], LEAST))
         gradients = (labels[rows, None] == np.arange(num_classes)) - q
         terms = np.stack([gradients, q * (1 - q)], axis=1)  # (samples, 2, C)
         sums = np.concatenate([state.sums[None], terms]).sum(axis=0)  # in the order of arrival
-        state = state._replace(sums=sums, count=state.count + len(rows))
-        if state.count == BLOCK:
+        state = state._replace(sums=sums, pending=state.pending + len(rows))
+        if state.pending == BLOCK:
             state = _take_step(state, horizon)
     return state, adjusted
 
