@@ -138,7 +138,7 @@ def test_printed_command_continues_an_interrupted_study(thalweg, tmp_path):
     done = thalweg("reproduce", "mine.py:MINE", "--out", "o")
     assert done.returncode == 0, done.stderr
     rows = metrics.read_text().splitlines()
-    assert len(rows) == 80
+    assert len(rows) == 200
     assert rows[0] == before  # with the same seconds, so the round was not repeated
 
 

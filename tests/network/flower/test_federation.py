@@ -131,7 +131,8 @@ def test_simulated_faults_and_too_many_required_clients_are_rejected(tmp_path: P
 def test_participation_is_counted_except_in_probe_rounds_and_restored_on_resume(
     tmp_path: Path,
 ) -> None:
-    plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1")
+    sets = "world.availability=1", "session_start=warm-start", "session_trigger=presence"
+    plan = tiny_plan("fedavg", "digits-partial", 3, *sets)
     with devices_in(tmp_path, 3) as devices:
         served = Served(tmp_path, plan, FakeGrid(devices), min_clients=3)
         federation, bank = served.federation, served.start[None]
