@@ -574,7 +574,9 @@ def test_a_folder_can_be_closed_twice(tmp_path):
     folder = opened(tmp_path)
     folder.close()
     folder.close()
-    opened(tmp_path, resume=True).close()
+    again = opened(tmp_path, resume=True)
+    again.close()
+    assert again.path == folder.path
 
 
 def test_without_file_locks_a_folder_can_still_be_opened(tmp_path, monkeypatch):

@@ -51,7 +51,8 @@ def test_all_weights_that_sfedpo_tried_are_accepted():
     grid = (0.001, 0.01, 0.1, 0.3, 0.7)
     for past in grid:
         for received in grid:
-            TwoTeachers(weight_past=past, weight_global=received)
+            teachers = TwoTeachers(weight_past=past, weight_global=received)
+            assert (teachers.weight_past, teachers.weight_global) == (past, received)
 
 
 @pytest.mark.parametrize("name", ["weight_ce", "weight_past", "weight_global"])

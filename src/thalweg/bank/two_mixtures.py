@@ -232,12 +232,10 @@ class TwoMixtures:
 
     def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
         """Return prototypes of new and old samples, and the mean loss of each model on new ones."""
-        rows, response = (
-            split_new_old(view, None)[0],
-            client_prototypes(view, None, self.output, with_errors=True),
-        )
+        response = client_prototypes(view, None, self.output, with_errors=True)
         if not response:
             return None, {}
+        rows, _, _ = split_new_old(view, None)
         probes = [view.probe_model(model) for model in range(view.num_models)]
         losses = [float(probe.losses(rows).mean(dtype=np.float64)) for probe in probes]
         return None, {**response, LOSSES: np.array(losses)}

@@ -71,6 +71,8 @@ def test_model_is_measured_and_not_taken_from_the_invitation(home: Home) -> None
     plan = make_plan("fedavg", "digits-partial", net={"kind": "mlp", "hidden": (10**5, 10**5)})
     text = plan_to_toml(plan)
     rejection_of(home.start(), invitation(plan=text, num_params=9), "too-large")
+    assert home.store is not None
+    assert home.store.read_membership() is None
 
 
 def test_module_is_measured_without_memory(tmp_path: Path) -> None:
@@ -187,6 +189,8 @@ def test_plan_that_needs_long_or_much_memory_is_rejected_before_data_are_loaded(
     plan = make_plan("fedavg", "digits-partial", overrides=settings.split())
     monkeypatch.setattr(type(plan.scenario.data), "load", None)
     rejection_of(home.start(), invitation(plan=plan_to_toml(plan)), "too-large")
+    assert home.store is not None
+    assert home.store.read_membership() is None
 
 
 def test_capacity_that_a_world_gives_a_client_is_limited(home: Home) -> None:

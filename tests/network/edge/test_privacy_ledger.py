@@ -317,6 +317,7 @@ def test_damaged_account_stops_the_device(home: Home, tmp_path: Path) -> None:
     file.write_bytes(b"not a database" * 100)
     daemon = home.start(**options(tmp_path, max_epsilon=1.0))
     rejection_of(daemon, invitation(plan=plan_text(*PRIVATE)), "state")
+    assert file.read_bytes() == b"not a database" * 100, "evidence of the damage stays"
 
 
 def test_limits_of_privacy_are_ranges() -> None:
