@@ -492,9 +492,12 @@ class TwoMixtures:
         )
         own, rows = seen.losses.argmin(axis=1), np.arange(len(models))
         is_better = losses[rows, models] - losses[rows, own] > self.sufficient_loss
-        is_young = (state.opened >= 0) & (rnd - state.opened < self.patience)
-        is_free = ~is_young[models] | (losses[rows, own] <= self.sufficient_loss)
+        is_free = ~self._are_young(state, rnd)[models] | (losses[rows, own] <= self.sufficient_loss)
         return np.where(is_better & is_free, own, models)
+
+    def _are_young(self, state: TwoMixturesState, rnd: int) -> Bools:
+        """Return (models,) which models were opened recently."""
+        return np.asarray((state.opened >= 0) & (rnd - state.opened < self.patience))
 
     def _has_changed(self, seen: Seen) -> bool:
         """Return whether the labels of new samples contradict those of old ones."""
@@ -515,7 +518,7 @@ class TwoMixtures:
         A new model has a large loss at first; without this rule, it would be replaced by another
         new one.
         """
-        costs, is_young = means.copy(), (state.opened >= 0) & (rnd - state.opened < self.patience)
+        costs, is_young = means.copy(), self._are_young(state, rnd)
         for group in range(len(means)):
             mixtures = state.new[seen.clients[groups == group]]
             mixtures = mixtures[mixtures.any(axis=1)]

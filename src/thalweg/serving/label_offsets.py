@@ -69,7 +69,7 @@ def learn_offsets(
     finite = np.flatnonzero(np.isfinite(probs).all(axis=1))
     while len(finite):
         rows, finite = np.split(finite, [BLOCK - state.pending])
-        q = adjusted[rows] = adjust(state, np.maximum(probs[rows], LEAST))
+        q = adjusted[rows] = adjust(state, probs[rows])
         gradients = (labels[rows, None] == np.arange(num_classes)) - q
         terms = np.stack([gradients, q * (1 - q)], axis=1)  # (samples, 2, C)
         sums = np.concatenate([state.sums[None], terms]).sum(axis=0)  # in the order of arrival
