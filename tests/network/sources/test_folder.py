@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ def numbers_in(found: FoundFile, done: int) -> Iterator[Record | BrokenRecord]:
         )
 
 
-def folder_source(folder: Path, follow: bool = True, settled: float = 0.0) -> FolderSource:
+def folder_source(
+    folder: Path, follow: bool = True, clock: Callable[[], float] = time.time
+) -> FolderSource:
     return FolderSource(
         folder,
         PLAIN,
@@ -32,7 +35,8 @@ def folder_source(folder: Path, follow: bool = True, settled: float = 0.0) -> Fo
         follow=follow,
         heartbeat_s=0.01,
         poll=0.001,
-        settled=settled,
+        settled=0.0,
+        clock=clock,
     )
 
 
@@ -125,6 +129,23 @@ def test_cursor_is_unchanged_while_no_file_arrives(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "1")
     (event,) = read_until(events, 1)
     assert {next(events).cursor for _ in range(5)} == {event.cursor}
+
+
+def test_file_is_read_although_file_times_lag_behind_the_clock(tmp_path: Path) -> None:
+    events = folder_source(tmp_path, clock=lambda: time.time() + 0.01).events("")
+    next(events)
+    write(tmp_path / "a.txt", "1")
+    assert labels_of(read_until(events, 1)) == [1]
+
+
+def test_file_is_read_although_the_time_of_its_folder_is_unchanged(tmp_path: Path) -> None:
+    same = time.time() + 3600  # two changes within one tick of the file system's clock
+    os.utime(tmp_path, (same, same))
+    events = folder_source(tmp_path).events("")
+    next(events)
+    write(tmp_path / "a.txt", "1")
+    os.utime(tmp_path, (same, same))
+    assert labels_of(read_until(events, 1)) == [1]
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -4,10 +4,13 @@ Rules:
 
 - A file is read when it has not changed for `SETTLED` seconds. Slow writers should write elsewhere,
   or under a name that begins with a dot, and rename the file.
+- Changes that are younger than `TICK` are left to the next scan, because a later change can get the
+  same time.
 - Scans cover intervals of time: every file that appeared since the last scan belongs to the current
   one, whatever its modification time. Within a scan, files are ordered by modification time, then
   by name. Copied files with old modification times are therefore not missed.
-- A rewritten file is a new file.
+- A file that replaces another one is a new file. A file that is changed in place is noticed only
+  when the folder changes next.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from thalweg.network.sources.base_source import (
 from thalweg.network.sources.records import BrokenRecord, Record
 
 SETTLED = 0.3  # seconds
+TICK = 0.02  # seconds; file times lag behind the clock by a tick of the kernel, up to 10 ms
 
 
 class FoundFile(NamedTuple):
@@ -102,7 +106,7 @@ class FolderSource(BaseSource):
 
     def _next_scan(self, last: FolderPosition) -> FolderPosition:
         """The scan after another scan."""
-        settled = self._settled if self._follow else 0.0
+        settled = max(self._settled, TICK) if self._follow else 0.0
         return FolderPosition(last.until, max(last.until, int((self._now() - settled) * 1e9)))
 
     def _scan(self, position: FolderPosition) -> Iterator[Event]:
@@ -130,8 +134,9 @@ class FolderSource(BaseSource):
             self.trouble = f"{self._folder}: {error.strerror}"
             return []
         self.trouble = ""
-        # Only complete files allow skipping scans until a folder changes.
-        self._quiet = stamp if all(file.changed_ns <= position.until for file in found) else None
+        # Only complete files in settled folders allow skipping scans until a folder changes.
+        changed = [*stamp, *(file.changed_ns for file in found)]
+        self._quiet = stamp if max(changed) <= position.until else None
         files = (file for file in found if position.since < file.changed_ns <= position.until)
         return sorted(file for file in files if (file.written, file.name) >= position[2:4])
 
