@@ -19,6 +19,7 @@ from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Roster, Supplies
 from thalweg.selection import BalancedCohort, LabelPrivacy, WindowCounter
+from thalweg.selection import balanced_cohort
 from thalweg.selection.balanced_cohort import draw_cohorts
 
 NAN = float("nan")
@@ -195,22 +196,32 @@ def test_the_choice_is_the_best_cohort_of_the_draw() -> None:
     assert chosen(rule, roster) == best.tolist()
 
 
-def test_cohorts_are_drawn_without_a_table_of_tries_and_clients() -> None:
-    blocks = list(draw_cohorts(10, 3, 7, np.random.default_rng(0)))
-    assert [block.shape for block in blocks] == [(3, 3), (3, 3), (1, 3)]
-    for block in blocks:
-        assert len(np.unique(block)) == block.size, "no position twice in a block"
-    small = list(draw_cohorts(1_000_000, 5, 64, np.random.default_rng(0)))
-    assert [block.shape for block in small] == [(64, 5)]
-    assert list(draw_cohorts(10, 0, 7, np.random.default_rng(0))) == []
+def test_a_permutation_is_cut_into_cohorts_without_common_positions() -> None:
+    cohorts = draw_cohorts(10, 3, 7, np.random.default_rng(0))
+    assert cohorts.shape == (7, 3)
+    for block in (cohorts[:3], cohorts[3:6], cohorts[6:]):
+        assert len(np.unique(block)) == block.size
+    small = draw_cohorts(1_000_000, 5, 64, np.random.default_rng(0))
+    assert small.shape == (64, 5)
+    assert len(np.unique(small)) == 320
 
 
 def test_all_cohorts_are_drawn_equally_often() -> None:
     times = dict.fromkeys(combinations(range(5), 2), 0)
-    for block in draw_cohorts(5, 2, 10_000, np.random.default_rng(0)):
-        for cohort in np.sort(block, axis=1).tolist():
-            times[tuple(cohort)] += 1
+    for cohort in np.sort(draw_cohorts(5, 2, 10_000, np.random.default_rng(0)), axis=1).tolist():
+        times[tuple(cohort)] += 1
     assert max(abs(count - 1000) for count in times.values()) < 5 * 30
+
+
+def test_the_choice_does_not_depend_on_the_parts_in_which_scores_are_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    rule = BalancedCohort(0.3, tries=50)
+    roster = roster_with(rng.dirichlet([0.3] * 4, 9).tolist(), losses=rng.random(9))
+    expected = chosen(rule, roster)
+    monkeypatch.setattr(balanced_cohort, "MAX_GATHERED", 10)
+    assert chosen(rule, roster) == expected
 
 
 # --- no client is starved ---

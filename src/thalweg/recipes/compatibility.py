@@ -499,8 +499,8 @@ def _check_label_survey(recipe: Recipe) -> None:
         not getattr(recipe.weights, "needs_label_survey", False)
         or getattr(recipe.selection, "surveys_labels", False),
         f"weights.source=survey needs a selection that surveys label mixes, got selection="
-        f"{type(recipe.selection).__name__}. Use weights.source=reports, or selection=dpcs or "
-        "balanced-cohort.",
+        f"{type(recipe.selection).__name__}. Use weights.source=reports, selection=dpcs, or "
+        "selection=balanced-cohort with a participation below 1.",
     )
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from thalweg.selection.label_survey import MIX, LabelSurvey, mix_distances
 
 # Names in `Roster.known` that this rule writes.
 LAST_CHOSEN, WAITED = "last_chosen", "rounds_waited"
+MAX_GATHERED = 200_000  # label mixes of drawn clients that are summed at once
 
 
 class Candidates(NamedTuple):
@@ -116,6 +117,11 @@ class BalancedCohort(LabelSurvey):
             loss_weight="[0, inf)",
             patience="[1, inf)",
         )
+        require(
+            self.participation < 1 or self.privacy == LabelPrivacy(),
+            f"selection.privacy has no effect with participation=1, because no client is surveyed, "
+            f"got {self.privacy!r}. Leave it out, or set selection.participation below 1.",
+        )
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
         if num_classes > 1:
@@ -133,6 +139,14 @@ class BalancedCohort(LabelSurvey):
                 f"selection.{name} has no effect, because the data have no classes and clients "
                 f"report no label mix, got {getattr(self, name)!r}. Leave it out.",
             )
+
+    @property
+    def surveys_labels(self) -> bool:  # type: ignore[override]
+        """Whether clients are surveyed: there is no choice if all of them take part."""
+        return self.participation < 1
+
+    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return super().choose_surveyed(roster, rng) if self.surveys_labels else roster.present[:0]
 
     @property
     def monitors(self) -> str:
@@ -175,15 +189,15 @@ class BalancedCohort(LabelSurvey):
         self, candidates: Candidates, first: Ints, size: int, rng: np.random.Generator
     ) -> Ints:
         """Return the best drawn cohort of `size` candidates that contains the clients `first`."""
+        if len(first) == size:
+            return first
         certain = np.flatnonzero(np.isin(candidates.clients, first))
         others = np.delete(np.arange(len(candidates.clients)), certain)
-        best, lowest = certain, math.inf
-        for drawn in draw_cohorts(len(others), size - len(certain), self.tries, rng):
-            scores = self.compute_scores(candidates, others[drawn], certain)
-            if scores.min() < lowest:
-                lowest = float(scores.min())
-                best = np.concatenate([certain, others[drawn[scores.argmin()]]])
-        return candidates.clients[best]
+        cohorts = others[draw_cohorts(len(others), size - len(certain), self.tries, rng)]
+        parts = np.array_split(cohorts, cohorts.size // MAX_GATHERED + 1)
+        scores = [self.compute_scores(candidates, part, certain) for part in parts]
+        best = cohorts[np.concatenate(scores).argmin()]
+        return candidates.clients[np.concatenate([certain, best])]
 
     def find_candidates(self, roster: Roster) -> Candidates:
         """Return the clients that can be drawn in this round."""
@@ -254,21 +268,21 @@ class BalancedCohort(LabelSurvey):
         return roster.present[_read(roster, WAITED, 0.0)[roster.present] + 1 >= longest]
 
 
-def draw_cohorts(num: int, size: int, tries: int, rng: np.random.Generator) -> Iterator[Ints]:
-    """Draw `tries` uniform cohorts of `size` of `num` positions, in blocks (T, size).
+def draw_cohorts(num: int, size: int, tries: int, rng: np.random.Generator) -> Ints:
+    """Return (tries, size) uniform cohorts of `size` of `num` positions.
 
-    Each cohort is uniform among all of its size. The cohorts of a block have no common position, so
-    that a block costs one permutation, and has at most `num` positions.
+    Each cohort is uniform among all of its size. A permutation is cut into several cohorts, which
+    have no common position.
 
-    >>> [len(block) for block in draw_cohorts(10, 3, 7, np.random.default_rng(0))]
-    [3, 3, 1]
+    >>> draw_cohorts(10, 3, 7, np.random.default_rng(0)).shape
+    (7, 3)
     """
-    if size == 0:
-        return
-    while tries > 0:
-        count = min(tries, num // size)
-        yield rng.choice(num, count * size, replace=False).reshape(count, size)
-        tries -= count
+    per_permutation = num // size
+    if per_permutation >= tries:
+        return rng.choice(num, (tries, size), replace=False)
+    shape = (math.ceil(tries / per_permutation), num)
+    permuted = rng.permuted(np.broadcast_to(np.arange(num), shape), axis=1)
+    return permuted[:, : per_permutation * size].reshape(-1, size)[:tries]
 
 
 def _read(roster: Roster, name: str, default: float) -> Floats:
