@@ -15,7 +15,7 @@ from thalweg.bank.prototype_set import (
     client_prototypes,
     read_prototypes,
 )
-from thalweg.bank.two_mixtures import BEGAN, LOSSES, MASS, PRIORS, Seen
+from thalweg.bank.two_mixtures import BEGAN, LEAST_LOSSES, LOSSES, MASS, PRIORS, Seen
 from thalweg.bank.two_mixtures import NEW as NEW_MIXTURE
 from thalweg.bank.two_mixtures import OLD as OLD_MIXTURE
 from thalweg.core.claims import Claim, Delivery
@@ -25,11 +25,13 @@ from thalweg.network.limits import Limits
 ALL, NEITHER = list(range(6)), np.random.default_rng(0)
 
 
-def responses_for(reversed_labels, losses, since=0, old_reversed=None, error=0.1):
+def responses_for(reversed_labels, losses, since=0, old_reversed=None, error=0.1, least=None):
     """Return the responses of clients with two classes, some of them with reversed labels.
 
-    Prototypes are 0 and 4, with a standard error of `error`.
+    Prototypes are 0 and 4, with a standard error of `error`. The lower limits of the losses are 90
+    % of them unless they are given.
     """
+    losses = np.array(losses, dtype=float).reshape(len(reversed_labels), -1)
     rows = np.array([[[0.0], [4.0]], [[4.0], [0.0]]])
     prototypes = rows[np.array(reversed_labels, dtype=int)].reshape(len(reversed_labels), -1)
     noise = np.linspace(0, 0.1, len(prototypes))[:, None]
@@ -42,7 +44,8 @@ def responses_for(reversed_labels, losses, since=0, old_reversed=None, error=0.1
         NEW + ERRORS: np.full((len(prototypes), 2), error),
         OLD + ERRORS: np.where(has_old > 0, error, UNKNOWN),
         SINCE: np.full((len(prototypes), 1), float(since)),
-        LOSSES: np.array(losses, dtype=float).reshape(len(prototypes), -1),
+        LOSSES: losses,
+        LEAST_LOSSES: 0.9 * losses if least is None else np.full(losses.shape, least),
     }
 
 
@@ -94,6 +97,29 @@ def test_survey_of_the_cohort_at_alarms_and_in_rounds_with_doubling_distances():
     assert [r for r in range(30, 40) if len(bank.find_watched(drifted, roster_for(r, [1])))] == [
         *(31, 32, 34, 38)
     ]
+
+
+def test_clients_that_were_absent_are_surveyed_in_their_first_round_after_an_alarm():
+    bank, plan = start()
+    roster = roster_for(30, [0, 4, 5], alarmed=[4], num_clients=6)
+    responses = responses_for([0, 1, 1], [0.1, 6.0, 6.0], 30)
+    state = bank.assign(plan.state, roster, responses, num_models=1).state
+    assert bank.find_watched(state, roster_for(33, [0, 1, 2, 5])).tolist() == [1, 2]
+    roster = roster_for(33, [1, 2], num_clients=6)
+    after = bank.assign(state, roster, responses_for([0, 0], [[0.1, 5]] * 2, 33), num_models=2)
+    assert bank.find_watched(after.state, roster_for(35, ALL)).tolist() == [3]
+
+
+def test_a_new_client_is_surveyed_if_there_are_several_models():
+    bank, plan = start()
+    assert (
+        bank.find_watched(plan.state._replace(new=np.zeros((6, 1))), roster_for(3, [2])).size == 0
+    )
+    state = drift(bank, plan, rnd=1, alarmed=()).state
+    assert state.changed == 0, "the models were opened without an alarm"
+    new = state.new.copy()
+    new[3] = 0
+    assert bank.find_watched(state._replace(new=new), roster_for(3, ALL)).tolist() == [3]
 
 
 def test_contradictory_clients_get_a_copy_of_the_model():
@@ -275,8 +301,9 @@ def test_the_server_rejects_impossible_uploads():
     response = {name: row[0] for name, row in responses_for([0], [0.5]).items()}
     claim = Claim(response, 5, 1, num_classes=2, is_survey_response=True)
     assert bank.validate_claim(claim) is None
-    wrong = claim._replace(uploads={**response, LOSSES: np.array([-1.0])})
-    assert "model_losses" in bank.validate_claim(wrong)
+    for name in (LOSSES, LEAST_LOSSES):
+        wrong = claim._replace(uploads={**response, name: np.array([-1.0])})
+        assert bank.validate_claim(wrong).startswith(name)
 
 
 def test_clients_that_never_took_part_predict_with_the_mean_mixture():
@@ -329,6 +356,39 @@ def test_losses_above_that_of_equal_probabilities_are_evidence_despite_large_err
         assert len(plan.mix) == num_models
 
 
+def test_large_losses_of_a_few_samples_are_no_evidence():
+    """The lower limit of the mean losses has to be above ln 2 = 0.69."""
+    for least, num_models in ((0.7, 2), (0.68, 1)):
+        bank, plan = start()
+        losses = [0.1] * 4 + [6.0] * 2
+        responses = responses_for([0, 0, 0, 0, 1, 1], losses, 30, error=2.0, least=least)
+        plan = bank.assign(plan.state, roster_for(30, ALL, alarmed=[4]), responses, num_models=1)
+        assert len(plan.mix) == num_models
+
+
+def test_no_model_is_opened_for_clients_that_all_have_a_sufficient_one():
+    """The mean losses of clients 4 and 5, 3.2, are above ln 2 + 0.5, the cost of a new model."""
+    for loss, num_models in ((0.4, 2), (0.6, 3)):
+        bank, state = opened_in_round_30()
+        losses = [[0.1, 6.0]] * 4 + [[6.0, 0.4], [loss, 6.0]]
+        responses = responses_for([0, 0, 0, 0, 1, 1], losses, 60)
+        plan = bank.assign(state, roster_for(60, ALL, alarmed=[5]), responses, num_models=2)
+        assert len(plan.mix) == num_models
+
+
+def test_a_client_that_contradicts_the_others_of_its_cluster_is_separated():
+    same, other = [[0.0], [4.0]], [[4.0], [0.0]]
+    errors = np.full((5, 2), 0.1)
+    found = TwoMixtures()._separate_contradicting(
+        np.array([same, other, same, same, other]), errors, np.array([0, 0, 0, 1, 2])
+    )
+    assert found.tolist() == [0, 3, 0, 1, 2]
+    noisy = TwoMixtures()._separate_contradicting(
+        np.array([same, other, same]), np.full((3, 2), 10.0), np.zeros(3, dtype=int)
+    )
+    assert noisy.tolist() == [0, 0, 0], "the difference may be chance"
+
+
 def test_clients_that_all_have_large_losses_show_no_contradiction():
     """The model has learnt little so far: nobody has a much smaller loss."""
     bank, plan = start()
@@ -343,7 +403,8 @@ def test_errors_of_wrong_labels_are_zero_where_the_client_has_the_class():
     prototypes = np.array([[[0.0], [4.0]], [[4.0], [np.nan]]])
     errors = np.array([[0.1, 0.2], [0.3, np.nan]])
     zeros, none = np.zeros((2, 2)), np.zeros(2, dtype=int)
-    seen = Seen(np.arange(2), prototypes, prototypes, errors, zeros, np.array([[0.1], [6.0]]), none)
+    losses = np.array([[0.1], [6.0]])
+    seen = Seen(np.arange(2), prototypes, prototypes, errors, zeros, losses, losses, none)
     found = TwoMixtures()._estimate_errors(seen)
     np.testing.assert_array_equal(found, [[0.1, 0.2], [0.0, np.nan]])
 
@@ -450,6 +511,15 @@ def test_standard_errors_of_prototypes_by_hand():
     assert found[NEW + ERRORS] == pytest.approx([*[math.sqrt(variance / 2)] * 2, UNKNOWN])
     assert found[OLD + ERRORS] == pytest.approx([*[math.sqrt(variance)] * 2, UNKNOWN])
     assert NEW + ERRORS not in client_prototypes(View(), None, "logits")
+
+
+def test_prototypes_of_several_models_are_next_to_each_other():
+    class TwoModels(View):
+        def probe_model(self, model):
+            return FakeProbe(self.outputs * (1, 10)[model])
+
+    found = client_prototypes(TwoModels(), None, "logits", num_models=2)
+    assert found[NEW].tolist() == [1, 10, 7, 70, 0, 0]
 
 
 def test_errors_of_probabilities_have_the_scale_of_the_prototypes():

@@ -36,9 +36,16 @@ class PrototypeSet(NamedTuple):
 
 
 def client_prototypes(
-    view: SurveyContext, last_began: int | None, output: Output, *, with_errors: bool = False
+    view: SurveyContext,
+    last_began: int | None,
+    output: Output,
+    *,
+    num_models: int = 1,
+    with_errors: bool = False,
 ) -> Mapping[str, Floats]:
-    """Return a client's prototypes of its new and of its old samples, by the bank's first model.
+    """Return a client's prototypes of its new and of its old samples.
+
+    They are means of the outputs of the bank's first `num_models` models, one after the other.
 
     New samples arrive in this round, old samples arrived in round `last_began` or later. With
     None, a step may start after the samples have changed: if nothing arrives in this round, the
@@ -51,9 +58,12 @@ def client_prototypes(
     response: dict[str, Floats] = {SINCE: np.array([float(since)])}
     groups, norms = {}, dict.fromkeys((NEW, OLD), 1.0)
     for name, rows in ((NEW, new), (OLD, old)):
-        outputs = view.probe_model(0).outputs(rows).astype(np.float64)
+        parts = [
+            view.probe_model(model).outputs(rows).astype(np.float64) for model in range(num_models)
+        ]
         if output == "probabilities":
-            outputs = _softmax(outputs)
+            parts = [_softmax(part) for part in parts]
+        outputs = np.concatenate(parts, axis=1)
         labels = view.labels(rows)
         means = prototypes(outputs, labels, view.num_classes)
         groups[name] = (outputs, labels, means)

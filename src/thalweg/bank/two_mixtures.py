@@ -39,11 +39,13 @@ from thalweg.theory import (
 from thalweg.theory.masked_kmeans import mean_present
 
 LOSSES = "model_losses"  # survey response
+LEAST_LOSSES = "least_model_losses"  # survey response
 NEW, OLD = "new_mixture", "old_mixture"  # broadcasts
 NEW_ERRORS, OLD_ERRORS = NEW_PROTOTYPE + ERRORS, OLD_PROTOTYPE + ERRORS  # survey responses
 BEGAN = "period_began"  # broadcast
 PRIORS = "label_priors"  # broadcast
 MIN_SHARE = 0.05  # of a sample; below, the model is not trained on it
+NEVER = 1e9  # cost of a model that must not be chosen
 MASS = "period_mass"  # upload
 
 Bools = npt.NDArray[np.bool_]
@@ -58,6 +60,7 @@ class TwoMixturesState(NamedTuple):
     mass: Floats32  # (N, models, C) label mass of each model, as last received
     opened: Ints  # (models,) the round in which each model was opened
     last_used: Ints  # (models,) last round in which a client had a relevant share of the model
+    surveyed: Ints  # (N,) round of the last response to a survey; 0: none yet
     changed: int  # round of the last step start or alarm
     decisions: list[dict[str, Any]]  # models opened and closed in the last round
 
@@ -77,19 +80,12 @@ class Seen(NamedTuple):
     new_errors: Floats  # (K, C) standard errors of the prototypes; nan: not known
     old_errors: Floats  # (K, C)
     losses: Floats  # (K, models) mean loss of each model on their new samples
+    least_losses: Floats  # (K, models) lower confidence limits of these means
     new_since: Ints  # (K,) the round in which the new samples arrived
 
     def select(self, rows: Bools) -> Seen:
         """Return the responses of some clients."""
-        return Seen(
-            self.clients[rows],
-            self.prototypes[rows],
-            self.old[rows],
-            self.new_errors[rows],
-            self.old_errors[rows],
-            self.losses[rows],
-            self.new_since[rows],
-        )
+        return Seen._make(values[rows] for values in self)
 
 
 @dataclass(frozen=True)
@@ -112,21 +108,24 @@ class TwoMixtures:
     mixtures, each on mini-batches of its own samples (`separates_samples`).
 
     **Survey.** The cohort is surveyed in the first round of a step or after an alarm, and 1, 2, 4,
-    8, ... rounds later. Each client returns the prototypes of its new and of its old samples (mean
-    output of the first model for each class, as in FedDAA) and the mean loss of each model on the
-    new ones:
+    8, ... rounds later; a client that was absent then, in its first round since. Each client
+    returns the prototypes of its new and of its old samples (mean outputs of all models for each
+    class, as in FedDAA) and the mean loss of each model on the new ones:
 
     - If the labels of a client contradict the mean of all prototypes, the prototypes are clustered
-      (`theory.count_clusters`). Clusters are merged unless their labels contradict each other and
+      (`theory.count_clusters`). Clients whose labels contradict the others of their cluster are
+      separated. Clusters are merged unless their labels contradict each other and
       no model has a loss of at most `sufficient_loss` on both. Usually one cluster remains.
     - Labels contradict each other if `theory.label_conflict` is above `max_conflict` and the
       prototypes differ by more than chance: at the level `significance` of a test with their
       standard errors. The errors of a client count as 0 if every model predicts its new samples
-      worse than equal probabilities do, and much worse than another client's.
+      worse than equal probabilities do, and much worse than another client's. The lower confidence
+      limits of its mean losses count here, so that a few samples with large losses are no evidence.
     - Clusters are matched with models by linear sum assignment; the cost is the mean loss of the
       model on the cluster. A new model costs :math:`\ln C` + `sufficient_loss`, more than a model
       that predicts all C classes equally. It starts as a copy of the best model. If one cluster
-      remains, a model is opened only if the labels of new and old samples contradict each other.
+      remains, a model is opened only if the labels of new and old samples contradict each other;
+      none is opened for a cluster in which each client has a sufficient model.
     - A client with a model of its own that is better than that of its cluster by more than
       `sufficient_loss` keeps this one.
     - Mixtures of clients whose model has changed start at `certainty` for the new one.
@@ -155,6 +154,7 @@ class TwoMixtures:
     ...     "new_prototype_errors": np.ones((4, 2)), "old_prototype_errors": np.ones((4, 2)),
     ...     "new_since": np.zeros((4, 1)),
     ...     "model_losses": np.array([[0.1], [0.1], [0.2], [5.0]]),
+    ...     "least_model_losses": np.array([[0.0], [0.0], [0.1], [4.0]]),
     ... }
     >>> plan = bank.assign(bank.init(num_clients=4, num_classes=2), roster, responses, num_models=1)
     >>> plan.mix.tolist(), plan.models.tolist(), plan.state.new[3].round(2).tolist()
@@ -180,13 +180,14 @@ class TwoMixtures:
     max_clusters: int = 5
     """Largest number of clusters of prototypes."""
     patience: int = 5
-    """Rounds after its opening in which a model is not replaced by a further new one."""
+    """Rounds after its opening in which a model is not replaced by a further new one, and rounds
+    after the start of a client's period in which a further alarm starts none."""
     output: Output = "logits"
     """Outputs of which prototypes are means."""
     significance: float = 0.001
     """Level of the test that prototypes differ by more than chance."""
 
-    bounded_values: ClassVar[tuple[str, ...]] = (LOSSES,)
+    bounded_values: ClassVar[tuple[str, ...]] = (LOSSES, LEAST_LOSSES)
     needs_class_labels: ClassVar[bool] = True
     splits_single_models: ClassVar[bool] = False
     separates_samples: ClassVar[bool] = True
@@ -226,27 +227,41 @@ class TwoMixtures:
         return cohort if is_step_start(self.every, roster) else cohort[:0]
 
     def find_watched(self, state: TwoMixturesState, roster: Roster) -> Ints:
-        """Return the cohort in the 1st, 2nd, 4th, 8th, ... round after a step start or an alarm."""
+        """Return the cohort in the 1st, 2nd, 4th, 8th, ... round after a step start or an alarm.
+
+        In other rounds, return its clients that have not been surveyed since then, and if there are
+        several models, those without a mixture.
+        """
         cohort, age = require_cohort(roster), roster.rnd - state.changed
-        return cohort if age > 0 and age & (age - 1) == 0 else cohort[:0]
+        if age > 0 and age & (age - 1) == 0:
+            return cohort
+        is_watched = state.surveyed[cohort] < state.changed
+        if state.new.shape[1] > 1:
+            is_watched |= ~state.new[cohort].any(axis=1)
+        return cohort[is_watched]
 
     def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
         """Return prototypes of new and old samples, and the mean loss of each model on new ones."""
-        response = client_prototypes(view, None, self.output, with_errors=True)
+        response = client_prototypes(
+            view, None, self.output, num_models=view.num_models, with_errors=True
+        )
         if not response:
             return None, {}
         rows, _, _ = split_new_old(view, None)
-        probes = [view.probe_model(model) for model in range(view.num_models)]
-        losses = [float(probe.losses(rows).mean(dtype=np.float64)) for probe in probes]
-        return None, {**response, LOSSES: np.array(losses)}
+        losses = np.stack(
+            [view.probe_model(model).losses(rows) for model in range(view.num_models)]
+        ).astype(np.float64)
+        least = compute_lower_limits(losses, self.significance)
+        return None, {**response, LOSSES: losses.mean(axis=1), LEAST_LOSSES: least}
 
     def validate_claim(self, claim: Claim) -> str | None:
         if claim.is_survey_response:
             return first_reason(
-                validate_prototypes(claim, LOSSES, NEW_ERRORS, OLD_ERRORS),
+                validate_prototypes(claim, LOSSES, LEAST_LOSSES, NEW_ERRORS, OLD_ERRORS),
                 check_vector(claim.uploads, NEW_ERRORS, claim.num_classes, least=0),
                 check_vector(claim.uploads, OLD_ERRORS, claim.num_classes, least=0),
                 check_vector(claim.uploads, LOSSES, claim.num_models, least=0),
+                check_vector(claim.uploads, LEAST_LOSSES, claim.num_models, least=0),
             )
         if PRIORS not in claim.broadcast:
             return "there is one model, so no values are expected." if claim.uploads else None
@@ -340,6 +355,7 @@ class TwoMixtures:
             mass=np.zeros((num_clients, 1, num_classes), dtype=np.float32),
             opened=np.full(1, -1, dtype=np.int64),
             last_used=np.zeros(1, dtype=np.int64),
+            surveyed=np.zeros(num_clients, dtype=np.int64),
             changed=0,
             decisions=[],
         )
@@ -353,6 +369,9 @@ class TwoMixtures:
         mix = np.eye(num_models)
         seen = self._read_responses(responses, roster, num_models)
         if len(seen.clients):
+            surveyed = state.surveyed.copy()
+            surveyed[seen.clients] = roster.rnd
+            state = state._replace(surveyed=surveyed)
             if self.every is None:
                 began = state.began.copy()
                 late = starting[seen.clients]
@@ -407,29 +426,31 @@ class TwoMixtures:
 
     def _read_responses(self, responses: SurveyResponses, roster: Roster, num_models: int) -> Seen:
         found = read_prototypes(responses, roster, "mask")
-        losses = responses.get(LOSSES, np.empty((0, 0)))
-        if losses.shape[1] != num_models or len(found.clients) == 0:
+        losses, least = (responses.get(name, np.empty((0, 0))) for name in (LOSSES, LEAST_LOSSES))
+        if losses.shape[1] != num_models or least.shape != losses.shape or not len(found.clients):
             nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 1, 1))
-            no_errors = np.empty((0, 1))
-            no_losses = np.empty((0, num_models))
-            return Seen(nothing, no_rows, no_rows, no_errors, no_errors, no_losses, nothing)
-        losses = losses[~np.isnan(losses).any(axis=1)]
-        return Seen(
+            no_errors, no_losses = np.empty((0, 1)), np.empty((0, num_models))
+            return Seen(
+                nothing, no_rows, no_rows, no_errors, no_errors, no_losses, no_losses, nothing
+            )
+        has_responded = ~np.isnan(responses[NEW_PROTOTYPE]).any(axis=1)
+        seen = Seen(
             found.clients,
             found.new,
             found.old,
             found.new_errors,
             found.old_errors,
-            losses,
+            losses[has_responded],
+            least[has_responded],
             found.new_since,
         )
+        is_missing = np.isnan(seen.losses + seen.least_losses).any(axis=1)
+        return seen.select(np.asarray(~is_missing))
 
     def _match_clusters(
         self, state: TwoMixturesState, seen: Seen, starting: Bools, mix: Floats, rnd: int
     ) -> tuple[TwoMixturesState, Floats, list[dict[str, Any]]]:
         """Give each cluster of clients a model, and start the mixtures of its clients with it."""
-        from scipy.optimize import linear_sum_assignment
-
         num_models = len(mix)
         groups = self._find_groups(seen)
         num_groups = int(groups.max()) + 1
@@ -441,11 +462,11 @@ class TwoMixtures:
             moved = seen.select(starting[seen.clients])
             return self._seed(state, moved, moved.losses.argmin(axis=1)), mix, []
         costs = self._keep_young(state, seen, groups, means, rnd)
-        room = min(self.max_models - num_models, num_groups)
-        options = np.hstack([costs, np.full((num_groups, max(room, 0)), new_cost)])
-        model_of = costs.argmin(axis=1)  # for more groups than models
-        chosen, models = linear_sum_assignment(options)
-        model_of[chosen] = models
+        is_open = seen.losses.min(axis=1) > self.sufficient_loss
+        needs_model = np.bincount(groups[is_open], minlength=num_groups) > 0
+        room = max(min(self.max_models - num_models, num_groups), 0)
+        of_new = np.where(needs_model, new_cost, NEVER)[:, None]
+        model_of = match_models(costs, np.repeat(of_new, room, axis=1))
         opened = []
         for group in np.flatnonzero(model_of >= num_models).tolist():
             parent, size = int(means[group].argmin()), int((groups == group).sum())
@@ -538,7 +559,8 @@ class TwoMixtures:
         ):
             return np.zeros(len(seen.clients), dtype=np.int64)
         points = fill_missing(seen.prototypes, "impute")
-        member_of = count_clusters(points, self.max_clusters).member_of
+        clusters = count_clusters(points, self.max_clusters).member_of
+        member_of = self._separate_contradicting(seen.prototypes, errors, clusters)
         losses = np.stack(
             [seen.losses[member_of == c].mean(axis=0) for c in range(member_of.max() + 1)]
         )
@@ -552,6 +574,23 @@ class TwoMixtures:
             self.significance,
         )
 
+    def _separate_contradicting(self, points: Floats, errors: Floats, member_of: Ints) -> Ints:
+        """Return (K,) clusters without clients whose labels contradict the others of theirs.
+
+        Each of these becomes a cluster of its own.
+        """
+        separate = np.zeros(len(member_of), dtype=bool)
+        for client, cluster in enumerate(member_of.tolist()):
+            others = member_of == cluster
+            others[client] = False
+            if others.any():
+                both = np.hypot(errors[client], mean_errors(errors[others]))
+                rest = mean_present(points[others])
+                separate[client] = self._contradict(points[client], rest, both)
+        separated = member_of.copy()
+        separated[separate] = member_of.max() + 1 + np.arange(separate.sum())
+        return np.unique(separated, return_inverse=True)[1].astype(np.int64)
+
     def _estimate_errors(self, seen: Seen) -> Floats:
         """Return (K, C) the standard errors of the prototypes of new samples.
 
@@ -560,7 +599,8 @@ class TwoMixtures:
         much larger than that of another client with its best model.
         """
         best, uniform = seen.losses.min(axis=1), math.log(seen.prototypes.shape[1])
-        is_worse = best > max(best.min(initial=np.inf) + self.sufficient_loss, uniform)
+        limit = max(best.min(initial=np.inf) + self.sufficient_loss, uniform)
+        is_worse = seen.least_losses.min(axis=1) > limit
         has_class = ~np.isnan(seen.prototypes).any(axis=2)
         return np.where(is_worse[:, None] & has_class, 0.0, seen.new_errors)
 
@@ -641,6 +681,52 @@ class TwoMixtures:
             }
         is_new = np.asarray(state.opened == rnd)
         return BankAssignment(state, mix, is_new, cohort[rows], models.astype(np.int64), broadcast)
+
+
+def compute_lower_limits(losses: Floats, level: float) -> Floats:
+    r"""Return (J,) lower confidence limits of the means of losses (J, n), at least 0.
+
+    .. math::  \bar f - t_{1 - \text{level},\, n - 1} \; s / \sqrt n
+
+    They are 0 for a single sample. The means are 3, the standard errors 1 and 0, and t is 6.314:
+
+    >>> compute_lower_limits(np.array([[2.0, 4.0], [3.0, 3.0]]), 0.05).tolist()
+    [0.0, 3.0]
+    >>> compute_lower_limits(np.array([[2.0, 4.0]]), 0.25).round(3).tolist()  # t is 1
+    [2.0]
+    """
+    from scipy.special import stdtrit
+
+    number = losses.shape[1]
+    if number < 2:
+        return np.zeros(len(losses))
+    errors = losses.std(axis=1, ddof=1) / math.sqrt(number)
+    limits = losses.mean(axis=1) - stdtrit(number - 1, 1 - level) * errors
+    return np.asarray(np.maximum(limits, 0.0))
+
+
+def match_models(costs: Floats, of_new: Floats) -> Ints:
+    """Return (G,) models for groups, with the smallest sum of costs and each for one group only.
+
+    `costs` (G, J) are those of the models; those of new models (G, R) get the numbers from J on. A
+    group takes its cheapest model, which others may have, if there are too few models for all, or
+    if it would get a new one for `NEVER`.
+
+    >>> match_models(np.array([[0.1, 9.0], [0.2, 5.0]]), np.array([[3.0], [3.0]])).tolist()
+    [0, 2]
+    >>> match_models(np.array([[0.1, 9.0], [0.2, 5.0]]), np.full((2, 1), NEVER)).tolist()
+    [0, 1]
+    """
+    options = np.hstack([costs, of_new])
+    if len(costs) == 1:  # scipy.optimize need not be loaded
+        return np.asarray(options.argmin(axis=1))
+    from scipy.optimize import linear_sum_assignment
+
+    chosen, models = linear_sum_assignment(options)
+    is_allowed = options[chosen, models] < NEVER
+    model_of = np.asarray(costs.argmin(axis=1))
+    model_of[chosen[is_allowed]] = models[is_allowed]
+    return model_of
 
 
 def _add_models(state: TwoMixturesState, count: int, rnd: int) -> TwoMixturesState:
