@@ -214,7 +214,7 @@ def test_before_its_first_sample_a_client_predicts_with_the_averaged_model():
     assert serving.mix(serving.init(), TWO, ALL).tolist() == [1, 0]
 
 
-def test_without_samples_weights_move_to_the_averaged_model_and_after_an_alarm_not():
+def test_without_samples_weights_move_to_the_averaged_model():
     serving = BestRecent(loss="error", eta=LN2, switch_every=1e9)
     names = ("latest", "averaged", "trained")
     state, _ = serve(serving, classes([0.1], [0.1], [0.9], targets=[1], names=names))
@@ -223,6 +223,9 @@ def test_without_samples_weights_move_to_the_averaged_model_and_after_an_alarm_n
     assert idle == pytest.approx([1 / 8, 5 / 8, 1 / 4])
     restarted = serving.restart(state)
     assert serving.mix(restarted, names, np.ones(3, bool)).tolist() == [1, 0, 0]
+    idle = serving.skip_round(serving.skip_round(restarted))
+    assert serving.mix(idle, names, np.ones(3, bool)).tolist() == [1 / 4, 3 / 4, 0]
+    assert serving.mix(idle, names, np.array([True, False, True])).tolist() == [1, 0, 0]
     state, _ = serve(serving, classes([0.9], [0.9], [0.9], targets=[1], names=names), restarted)
     assert serving.mix(state, names, np.ones(3, bool)) == pytest.approx([1 / 3] * 3)
 

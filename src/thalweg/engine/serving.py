@@ -29,7 +29,9 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
     """Return all models that clients serve, with the mixture of each client.
 
     They are the models of the bank, their averages if clients receive them, the result of each
-    client's last local steps, and the model that it has adjusted to its labels. Clients have the
+    client's last local steps, and the model that it has adjusted to its labels. As in
+    `federation.serving`, the received and the averaged model of a client are those of its main
+    model. Clients have the
     newest models of the server, as in every evaluation. The last label predicts no sample without a
     predecessor, so that its weight is divided among the others. If the states of the clients are
     not in this process, the server's models are returned.
@@ -59,16 +61,16 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
             can_adjust=bias is not None,
             is_regression=client_pool.clients.numbers is not None,
         )
-        mine[:num_models] += weights.pop(LATEST, 0.0) * usual[client]
+        main = int(usual[client].argmax())  # the client's latest and averaged model
+        mine[main] += weights.pop(LATEST, 0.0)
         if has_averages:
-            mine[num_models:first_own] += weights.pop(AVERAGED, 0.0) * usual[client]
+            mine[num_models + main] += weights.pop(AVERAGED, 0.0)
         if trained is not None:
             mine[first_own + len(own_models)] = weights.pop(TRAINED, 0.0)
             own_models.append(trained)
         if share := weights.pop(ADJUSTED, 0.0):
             mine[first_own + len(own_models)] = share
-            main = server.bank[int(usual[client].argmax())]
-            own_models.append(_adjust(recipe.serving, state, main, bias))
+            own_models.append(_adjust(recipe.serving, state, server.bank[main], bias))
         for name, weight in weights.items():
             mine[int(name.partition(" ")[2])] += weight
     mixtures = mixtures[:, : first_own + len(own_models)]
@@ -128,7 +130,10 @@ def mix_predictors(
 
 
 def measure_weights(recipe: Recipe, client_pool: ClientPool) -> dict[str, Any]:
-    """Return the mean weight of each kind of predictor over the clients that have predicted."""
+    """Return the mean weight of each kind of predictor over the clients that have taken part.
+
+    Those that have predicted no sample so far count with their default.
+    """
     serving = recipe.serving
     if serving is None or not client_pool.states:
         return {}

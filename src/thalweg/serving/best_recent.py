@@ -35,8 +35,10 @@ class RecentWeights(NamedTuple):
     mean: Floats = np.empty(0)  # (D,)
     squares: float = 0.0
     labels: LabelOffsets = LabelOffsets()
-    restarted: bool = False  # past losses were forgotten, and no sample has arrived since
-    default: int = 0  # the predictor that is used if nothing is known
+    latest: float = (
+        0.0  # weight of the received model if no loss is known, the default has the rest
+    )
+    default: int = 0  # the predictor of a client about which nothing is known
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class BestRecent:
     has one, otherwise the received model. Losses of samples say little about models that have
     changed since. After an alarm of the client, and if its bank chooses another model for it, the
     weights become equal again; until its next sample it predicts with the received model. In each
-    round in which it trains and predicts no sample, a share `idle_share` of all weights moves to
-    the default. Between such events the cumulative loss exceeds that of the best sequence of
-    predictors by at most `theory.tracking_regret_bound`.
+    round in which it trains and predicts no sample, a share `idle_share` of all weights, also that
+    of the received model after an alarm, moves to the default. Between such events the cumulative
+    loss exceeds that of the best sequence of predictors by at most `theory.tracking_regret_bound`.
 
     The predictors of a client are the received model (`latest`), the averaged model of the server
     if its rule has one, the result of the client's last local steps (`trained`), each model of a
@@ -191,7 +193,7 @@ class BestRecent:
         mixed = np.einsum("nj,jnc->nc", used, outputs)
         predicted = mixed if samples.is_regression else mixed.argmax(axis=1)
         default = _find_default(samples.names)
-        return state._replace(weights=run.after, restarted=False, default=default), predicted
+        return state._replace(weights=run.after, latest=0.0, default=default), predicted
 
     def get_offsets(self, state: RecentWeights) -> Floats:
         """Return (C,) the offsets of the classes of the adjusted model; empty: none yet."""
@@ -199,10 +201,11 @@ class BestRecent:
 
     def restart(self, state: RecentWeights) -> RecentWeights:
         """Forget past losses: the received model predicts until the next sample."""
-        return state._replace(weights=np.empty(0), restarted=True)
+        return state._replace(weights=np.empty(0), latest=1.0)
 
     def skip_round(self, state: RecentWeights) -> RecentWeights:
         """Move a part of all weights to the default, because all models have changed."""
+        state = state._replace(latest=(1 - self.idle_share) * state.latest)
         if len(state.weights) == 0:
             return state
         weights = (1 - self.idle_share) * state.weights
@@ -210,11 +213,14 @@ class BestRecent:
         return state._replace(weights=weights)
 
     def mix(self, state: RecentWeights, names: Sequence[str], available: Bools) -> Floats:
-        if len(state.weights) == 0:  # nothing is known about any predictor
-            default = names.index(LATEST) if state.restarted else _find_default(names)
+        if len(state.weights) == 0:  # no loss of any predictor is known
+            default = _find_default(names)
             if not available[default]:
                 default = int(available.argmax())
-            return np.asarray(np.arange(len(available)) == default, float)
+            weights = np.zeros(len(available))
+            weights[default] = 1 - state.latest
+            weights[names.index(LATEST)] += state.latest
+            return weights
         weights = _add_predictors(state.weights, len(available))
         return np.asarray(self._select(weights[None], available[None])[0])
 
