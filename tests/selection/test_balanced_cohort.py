@@ -18,8 +18,7 @@ from thalweg.core.claims import Claim
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Roster, Supplies
-from thalweg.selection import BalancedCohort, LabelPrivacy, WindowCounter
-from thalweg.selection import balanced_cohort
+from thalweg.selection import BalancedCohort, LabelPrivacy, WindowCounter, balanced_cohort
 from thalweg.selection.balanced_cohort import draw_cohorts
 
 NAN = float("nan")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thalweg.core.capabilities import Broadcast
+from thalweg.core.capabilities import Broadcast, ModelProbe
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
 from thalweg.data import Part
 from thalweg.data.base import Targets
@@ -118,12 +118,22 @@ class FastFederation:
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
-        from thalweg.engine.model_probe import FixedModelProbe
+        return self.client_pool.survey(clients, stage, bank, rnd, self._make_probe)
 
-        here = self._stacked
-        return self.client_pool.survey(
-            clients, stage, bank, rnd, lambda params: FixedModelProbe(here, params)
-        )
+    def _make_probe(self, params: Floats32) -> ModelProbe:
+        """Return a probe of a model; PyTorch is loaded only if the probe needs it."""
+        from thalweg.native.trainer import NativeTrainer
+
+        def make_with_torch() -> ModelProbe:
+            from thalweg.engine.model_probe import FixedModelProbe
+
+            return FixedModelProbe(self._stacked, params)
+
+        if not isinstance(self._trainer, NativeTrainer):
+            return make_with_torch()
+        from thalweg.engine.native_probe import NativeProbe
+
+        return NativeProbe(self._trainer, params, make_with_torch)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
