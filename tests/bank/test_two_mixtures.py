@@ -15,7 +15,15 @@ from thalweg.bank.prototype_set import (
     client_prototypes,
     read_prototypes,
 )
-from thalweg.bank.two_mixtures import BEGAN, LEAST_LOSSES, LOSSES, MASS, PRIORS, Seen
+from thalweg.bank.two_mixtures import (
+    BEGAN,
+    LEAST_LOSSES,
+    LOSSES,
+    MASS,
+    PRIORS,
+    Seen,
+    compute_lower_limits,
+)
 from thalweg.bank.two_mixtures import NEW as NEW_MIXTURE
 from thalweg.bank.two_mixtures import OLD as OLD_MIXTURE
 from thalweg.core.claims import Claim, Delivery
@@ -548,3 +556,12 @@ def test_without_a_class_of_two_samples_errors_are_not_known():
     seen = read_prototypes(responses, roster_for(7, [0, 1], surveyed=[0, 1]), "mask")
     assert np.isnan(seen.new_errors).all()
     assert np.isnan(seen.old_errors).all()
+
+
+@pytest.mark.parametrize("losses", [[[2.0, 2.0]], [[1.0, 3.0]], [[2.0]]])
+def test_lower_limit_without_a_test_is_the_mean(losses: list[list[float]]) -> None:
+    assert compute_lower_limits(np.array(losses), 1.0).tolist() == [2.0]
+
+
+def test_lower_limit_of_equal_losses_is_their_mean_at_every_level() -> None:
+    assert compute_lower_limits(np.array([[2.0, 2.0]]), 1e-9).tolist() == [2.0]

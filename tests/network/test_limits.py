@@ -176,6 +176,7 @@ ERRORS = {
     "new_prototype_errors": numbers(0.5, 0.5),
     "old_prototype_errors": numbers(UNKNOWN, 0.5),
     "model_losses": numbers(1),
+    "least_model_losses": numbers(0.5),
 }
 
 
@@ -234,9 +235,15 @@ ERRORS = {
             "new_prototype_classes has 4 numbers, not 2",
         ),
         ("bank", FedDaa(), {"new_prototype": numbers(1)}, "new_since is missing"),
-        ("bank", FedDaa(), {**PROTOTYPES, **ERRORS}, "the name 'model_losses' is not known"),
+        ("bank", FedDaa(), {**PROTOTYPES, **ERRORS}, "'least_model_losses' is not known"),
         ("bank", TwoMixtures(), {**PROTOTYPES, **ERRORS}, None),
         ("bank", TwoMixtures(), PROTOTYPES, "new_prototype_errors is missing"),
+        (
+            "bank",
+            TwoMixtures(),
+            {**PROTOTYPES, **ERRORS, "least_model_losses": numbers(1, 2)},
+            "least_model_losses has 2 numbers, not 1",
+        ),
         (
             "bank",
             TwoMixtures(),

@@ -197,7 +197,8 @@ class BalancedCohort(LabelSurvey):
         parts = np.array_split(cohorts, cohorts.size // MAX_GATHERED + 1)
         scores = [self.compute_scores(candidates, part, certain) for part in parts]
         best = cohorts[np.concatenate(scores).argmin()]
-        return candidates.clients[np.concatenate([certain, best])]
+        chosen: Ints = candidates.clients[np.concatenate([certain, best])]
+        return chosen
 
     def find_candidates(self, roster: Roster) -> Candidates:
         """Return the clients that can be drawn in this round."""
