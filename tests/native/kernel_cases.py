@@ -53,6 +53,18 @@ def make_table(features: int, outputs: int = 0, num: int = 60, seed: int = 0) ->
     return Dataset("toy", x, numbers, x[:9], numbers[:9], 0)
 
 
+def make_texts(
+    words: int = 6, num_codes: int = 40, num: int = 60, seed: int = 0, dtype: Any = np.uint8
+) -> Dataset:
+    """Return random texts with 3 classes; code 0 is padding, and some texts have no words."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, num_codes, (num, words)).astype(dtype)
+    x[::7, words // 2 :] = 0
+    x[5] = 0
+    y = rng.integers(0, 3, num)
+    return Dataset("toy", x, y, x[:9], y[:9], 3, num_codes=num_codes)
+
+
 def make_task(
     sizes: Sequence[Sequence[int]],  # of the mini-batches of each client; 0: no step
     seed: int = 1,

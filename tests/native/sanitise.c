@@ -70,7 +70,7 @@ static Net draw_net(int channels, int height, int width, int is_table) {
     for (int i = 0; i < convolutions; i++) {
         int kernel = draw(0, 1) ? 3 : 5, padding = draw(0, kernel / 2);
         if (min_int(height, width) + 2 * padding - kernel + 1 < 2) break;
-        Layer layer = {CONV_POOL, channels, draw(1, 14), height, width, kernel, padding, 1, 0, 0};
+        Layer layer = {CONV_POOL, channels, draw(1, 14), height, width, kernel, padding, 1, 0, 0, 0};
         add_layer(&net, layer, (int64_t)layer.outputs * channels * kernel * kernel);
         channels = layer.outputs;
         height = (height + 2 * padding - kernel + 1) / 2;
@@ -80,19 +80,33 @@ static Net draw_net(int channels, int height, int width, int is_table) {
     for (int i = 0; i <= hidden; i++) {
         int is_last = i == hidden;
         Layer layer = {DENSE, features, draw(1, is_last ? 13 : 40), 1, 1, 0, 0,
-                       is_last ? 0 : draw(0, 1), 0, 0};
+                       is_last ? 0 : draw(0, 1), 0, 0, 0};
         add_layer(&net, layer, (int64_t)features * layer.outputs);
         features = layer.outputs;
     }
     return net;
 }
 
+/* The mean of word vectors of texts of `words` words, before the layers of a table. */
+static Net draw_text_net(int words, int codes) {
+    Net net = {.count = 0}, rest = draw_net(draw(1, 40), 1, 1, 1);
+    Layer layer = {.kind = WORD_MEAN, .inputs = words, .outputs = rest.layers[0].inputs,
+                   .height = 1, .width = 1, .codes = codes};
+    net.layers[net.count++] = layer;
+    net.num_params = (int64_t)codes * layer.outputs;
+    for (int i = 0; i < rest.count; i++)
+        add_layer(&net, rest.layers[i],
+                  (int64_t)rest.layers[i].inputs * rest.layers[i].outputs);
+    return net;
+}
+
 static int run_case(void) {
-    int is_table = draw(0, 2) == 0, num_rows = draw(1, 50), is_bytes = !is_table && draw(0, 1);
+    int is_text = draw(0, 3) == 0, codes = draw(1, 300);
+    int is_table = is_text || draw(0, 2) == 0, num_rows = draw(1, 50), is_bytes = !is_table && draw(0, 1);
     int channels = is_table ? draw(1, 70) : draw(1, 3);
     int height = is_table ? 1 : draw(5, 17), width = is_table ? 1 : draw(5, 17);
     int64_t pixels = (int64_t)channels * height * width;
-    Net net = draw_net(channels, height, width, is_table);
+    Net net = is_text ? draw_text_net(channels, codes) : draw_net(channels, height, width, is_table);
     int C = net.layers[net.count - 1].outputs, F = net.layers[net.count - 1].inputs, ok = 1;
 
     Samples data = {.channels = channels, .height = height, .width = width};
@@ -103,11 +117,15 @@ static int run_case(void) {
         for (int64_t i = 0; i < num_rows * pixels; i++) bytes[i] = (uint8_t)draw(0, 255);
         for (int c = 0; c < channels; c++) scale[c] /= 255;
         data.scale = scale, data.shift = shift;
+    } else if (is_text) {
+        uint16_t *words = x = allocate(2 * num_rows * pixels);
+        for (int64_t i = 0; i < num_rows * pixels; i++) words[i] = (uint16_t)draw(0, codes - 1);
+        data.channels = 1, data.width = channels;
     } else {
         x = draw_floats(num_rows * pixels);
     }
     data.x = x;
-    data.kind = is_bytes ? UINT8_IMAGES : FLOAT_ROWS;
+    data.kind = is_text ? CODES_UINT16 : is_bytes ? UINT8_IMAGES : FLOAT_ROWS;
 
     int S = draw(1, 3), K = draw(1, 3), B = draw(1, 40), loss = draw(0, 1);
     int64_t slots = (int64_t)S * K * B;

@@ -42,7 +42,7 @@ from thalweg.native.trainer import (
     find_training_obstacle,
     make_native_trainer,
 )
-from thalweg.nets import CharRnn, Cnn, HamCnn, LeNet5, Linear, Mlp, ResNet10
+from thalweg.nets import CharRnn, Cnn, FastText, HamCnn, LeNet5, Linear, Mlp, ResNet10
 
 SETS = INSTRUCTION_SETS.get(platform.machine(), ())
 BUILT = [name for name in SETS if (FOLDER / f"kernel_{name}.so").is_file()]
@@ -179,8 +179,17 @@ def test_a_net_becomes_records():
     assert sizes == [(1, 1, 6, 1), (1, 6, 16, 1), (0, 400, 120, 1), (0, 120, 84, 1), (0, 84, 10, 0)]
     places = [(layer.weight, layer.bias) for layer in program.layers]
     assert places == [(0, 150), (156, 2556), (2572, 50572), (50692, 60772), (60856, 61696)]
-    assert program[1:] == (61706, 10, 84, 784)
-    assert ctypes.sizeof(library.LayerRecord) == 48
+    assert program[1:] == (61706, 10, 84, 784, 0)
+    assert ctypes.sizeof(library.LayerRecord) == 56
+
+
+def test_word_vectors_become_a_record() -> None:
+    program = compile_net(FastText(width=5).build((6, 40), 3))
+    assert not isinstance(program, str)
+    words, last = program.layers
+    assert (words.inputs, words.outputs, words.codes, words.weight) == (6, 5, 40, 0)
+    assert (last.inputs, last.outputs, last.weight, last.bias) == (5, 3, 200, 215)
+    assert program[1:] == (218, 3, 5, 6, 40)
 
 
 # --- what has no native code ---

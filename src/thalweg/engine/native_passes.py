@@ -20,7 +20,7 @@ from torch import Tensor
 from thalweg.core.errors import require
 from thalweg.native.library import Kernel, SamplesRecord
 from thalweg.native.program import Program, round_to_block
-from thalweg.native.trainer import FLOAT_ROWS
+from thalweg.native.trainer import CODES_UINT16, FLOAT_ROWS
 
 _Memory = npt.NDArray[np.uint8]
 
@@ -34,7 +34,8 @@ class NativePasses:
 
     def can_compute(self, params: Tensor, x: Tensor) -> bool:
         """Return whether the kernel computes these tensors; gradients of x need torch."""
-        return params.dtype == x.dtype == torch.float32 and not x.requires_grad
+        dtype = torch.int64 if self.program.num_codes else torch.float32
+        return params.dtype == torch.float32 and x.dtype == dtype and not x.requires_grad
 
     def __call__(self, params: Tensor, x: Tensor) -> Tensor:
         """Return outputs (K, B, C) of models (K, P) on inputs (K, B, ...)."""
@@ -79,7 +80,8 @@ class _NetFunction(torch.autograd.Function):
         ctx: Any, params: Tensor, x: Tensor, passes: NativePasses, needs_features: bool
     ) -> tuple[Tensor, Tensor]:
         kernel, program = passes.kernel, passes.program
-        params, x = params.contiguous(), x.contiguous()
+        params = params.contiguous()
+        x = (x.to(torch.uint16) if program.num_codes else x).contiguous()
         K, B = x.shape[:2]
         assert params.shape == (K, program.num_params)
         assert prod(x.shape[2:]) == program.num_inputs
@@ -88,10 +90,14 @@ class _NetFunction(torch.autograd.Function):
         rows = np.arange(B, dtype=np.int32)
         channels, height, width = x.shape[2:] if x.ndim == 5 else (program.num_inputs, 1, 1)
         samples = SamplesRecord(kind=FLOAT_ROWS, channels=channels, height=height, width=width)
+        if program.num_codes:
+            samples = SamplesRecord(
+                kind=CODES_UINT16, channels=1, height=1, width=program.num_inputs
+            )
         needs_gradient = ctx.needs_input_grad[0]
         spaces = passes.borrow(B, K if needs_gradient else 1)
         for k in range(K):
-            samples.x = x.data_ptr() + 4 * k * B * program.num_inputs
+            samples.x = x.data_ptr() + x.element_size() * k * B * program.num_inputs
             kernel.forward(
                 program.layers,
                 len(program.layers),

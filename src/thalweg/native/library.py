@@ -17,7 +17,7 @@ from thalweg.core.vectors import use_sum
 
 FOLDER = Path(__file__).parent / "libraries"
 LANES = 16  # samples per block, as in c/kernel.h
-INTERFACE = 2  # increased with every change of a function or record, as in c/kernel.h
+INTERFACE = 3  # increased with every change of a function or record, as in c/kernel.h
 # From the fastest to the one that every processor of the family has.
 INSTRUCTION_SETS = {
     "x86_64": ("avx512", "avx2", "sse2"),
@@ -39,6 +39,7 @@ class LayerRecord(ctypes.Structure):
         ("kernel", c_int32),
         ("padding", c_int32),
         ("relu", c_int32),
+        ("codes", c_int32),
         ("weight", c_int64),
         ("bias", c_int64),
     ]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from thalweg.native.library import LANES, Kernel, LayerRecord
 from thalweg.nets import Net
 
-DENSE, CONV_POOL = 0, 1  # kinds of layers, as in c/kernel.h
+DENSE, CONV_POOL, WORD_MEAN = 0, 1, 2  # kinds of layers, as in c/kernel.h
 KERNEL_SIZES = (3, 5)
 MAX_LAYERS = 32
 
@@ -26,6 +26,7 @@ class Program(NamedTuple):
     num_outputs: int
     num_features: int  # inputs of the last layer
     num_inputs: int
+    num_codes: int  # of texts; 0: the inputs are numbers
 
     def workspace(self, kernel: Kernel, num_samples: int, trains: bool) -> npt.NDArray[np.uint8]:
         """Return memory for mini-batches of up to `num_samples`, zero and aligned."""
@@ -57,7 +58,7 @@ def compile_net(net: Net) -> Program | str:
             if last != "Dense":
                 return "a ReLU does not follow a fully connected layer"
             records[-1].relu = 1
-        elif name in ("Dense", "ConvPool"):
+        elif name in ("Dense", "ConvPool") or (name == "WordMean" and not records):
             record = _translate(layer, name, shape, position)
             if isinstance(record, str):
                 return record
@@ -71,11 +72,23 @@ def compile_net(net: Net) -> Program | str:
     if len(records) > MAX_LAYERS:
         return f"the net has more than {MAX_LAYERS} layers with parameters"
     layers = (LayerRecord * len(records))(*records)
-    num_inputs = prod(net.input_shape)
-    return Program(layers, position, records[-1].outputs, records[-1].inputs, num_inputs)
+    num_codes = records[0].codes
+    num_inputs = records[0].inputs if num_codes else prod(net.input_shape)
+    last_layer = records[-1]
+    return Program(layers, position, last_layer.outputs, last_layer.inputs, num_inputs, num_codes)
 
 
 def _translate(layer: Any, name: str, shape: Sequence[int], position: int) -> LayerRecord | str:
+    if name == "WordMean":
+        return LayerRecord(
+            kind=WORD_MEAN,
+            inputs=shape[0],
+            outputs=layer.width,
+            height=1,
+            width=1,
+            weight=position,
+            codes=layer.num_codes,
+        )
     weight, bias = (prod(each) for each in layer.shapes.values())
     places = {"weight": position, "bias": position + weight}
     assert bias == layer.outputs

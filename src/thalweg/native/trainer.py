@@ -28,7 +28,7 @@ from thalweg.nets import Net
 
 _Rows = npt.NDArray[np.int32]
 
-UINT8_IMAGES, FLOAT_ROWS = 0, 1  # kinds of samples, as in c/kernel.h
+UINT8_IMAGES, FLOAT_ROWS, CODES_UINT8, CODES_UINT16 = range(4)  # kinds of samples, as in c/kernel.h
 LOSSES: dict[type, int] = {CrossEntropy: 0, MeanSquaredError: 1}
 PREDICT_BATCH = 64  # samples; more exceed the cache
 MAX_ROWS = 2**31 - 1  # rows are int32
@@ -68,13 +68,13 @@ def find_parts(net: Net, data: Dataset, loss: Loss) -> NativeParts | str:
     if type(loss) not in LOSSES:
         return f"the loss {type(loss).__name__} has no native code"
     for x in (data.x, data.x_test):
-        if data.is_sequence or x.dtype not in (np.uint8, np.float32):
+        if x.dtype not in ((np.uint8, np.uint16) if data.is_sequence else (np.uint8, np.float32)):
             return f"samples of {x.dtype} have no native code"
         if not (x.flags.c_contiguous and x.flags.aligned):
             return "the samples are not contiguous and aligned in memory"
         if len(x) > MAX_ROWS:
             return f"more than {MAX_ROWS:,} samples have no native code"
-    if data.x.dtype == np.uint8 and not data.is_image:
+    if data.x.dtype == np.uint8 and not data.is_image and not data.is_sequence:
         return "whole numbers that are not images have no native code"
     if net.input_shape != data.input_shape:
         return f"the net expects samples of shape {net.input_shape}, got {data.input_shape}"
@@ -82,7 +82,10 @@ def find_parts(net: Net, data: Dataset, loss: Loss) -> NativeParts | str:
     if net.num_classes != data.num_outputs or is_regression != (data.task == "regression"):
         return f"the net has {net.num_classes} outputs, the data need {data.num_outputs}"
     program = compile_net(net)
-    return program if isinstance(program, str) else NativeParts(kernel, program, LOSSES[type(loss)])
+    if isinstance(program, str):
+        return program
+    assert bool(program.num_codes) == data.is_sequence
+    return NativeParts(kernel, program, LOSSES[type(loss)])
 
 
 def make_native_trainer(
@@ -357,6 +360,8 @@ class SampleSource:
         self._x = data.x if is_train else data.x_test
         self._index = data.index if is_train else data.index_test
         self._num_rows = data.num_rows(part)
+        if data.is_sequence:
+            assert not self._x.size or self._x.max() < data.num_codes
         if data.is_image:
             mean, std = np.asarray(data.mean), np.asarray(data.std)
             channels = data.x.shape[-1]
@@ -381,9 +386,13 @@ class SampleSource:
     def _describe(self, x: npt.NDArray[Any]) -> SamplesRecord:
         shape = self._data.input_shape
         channels, height, width = shape if len(shape) == 3 else (prod(shape), 1, 1)
+        kind = UINT8_IMAGES if self._data.is_image else FLOAT_ROWS
+        if self._data.is_sequence:
+            channels, width = 1, shape[0]
+            kind = CODES_UINT8 if x.dtype == np.uint8 else CODES_UINT16
         record = SamplesRecord(
             x=x.ctypes.data,
-            kind=UINT8_IMAGES if self._data.is_image else FLOAT_ROWS,
+            kind=kind,
             channels=channels,
             height=height,
             width=width,

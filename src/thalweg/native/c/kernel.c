@@ -4,6 +4,7 @@
 
 #include "dense.c"
 #include "conv_pool.c"
+#include "word_mean.c"
 #include "gather.c"
 #include "loss.c"
 #include "supports.c"
@@ -44,11 +45,15 @@ static Workspace lay_out(const Layer *layers, int count, int batch, int trains, 
                       (layer->width + 2 * padding) * LANES;
         mine->grad_block = inner;
         mine->x = take(base, &at, 4 * blocks * mine->block);
+        if (layer->kind == WORD_MEAN) scratch = layer->outputs;
         if (!trains) continue;
         if (i > 0) mine->grad_x = take(base, &at, 4 * blocks * inner);
         if (layer->kind == DENSE) {
             mine->row_stride = round_up(layer->inputs, LANES);
             mine->rows = take(base, &at, 4 * blocks * LANES * mine->row_stride);
+        } else if (layer->kind == WORD_MEAN) {
+            mine->sums = take(base, &at, 4 * (int64_t)layer->codes * layer->outputs);
+            mine->state = (uint8_t *)take(base, &at, layer->codes);
         } else {
             mine->place_block = (int64_t)layer->outputs * out_height(layer) * out_width(layer) * LANES;
             mine->place = (int8_t *)take(base, &at, blocks * mine->place_block);
@@ -83,6 +88,11 @@ static void forward(const Layer *layers, int count, const float *params, const W
         int64_t y_block = is_last ? (int64_t)layer->outputs * LANES : mine[1].block;
         if (layer->kind == DENSE) {
             dense_forward(layer, params, mine->x, blocks, y, y_block);
+            continue;
+        }
+        if (layer->kind == WORD_MEAN) {
+            word_mean_forward(layer, params, (const int32_t *)mine->x, batch, space->scratch, y,
+                              y_block);
             continue;
         }
         int padding = is_last || layer[1].kind == DENSE ? 0 : layer[1].padding;
@@ -155,6 +165,9 @@ static void backward(const Layer *layers, int count, const float *params, const 
                 to_rows(mine->x, layer->inputs, batch, mine->rows, mine->row_stride);
             }
             dense_update(layer, grad_y, batch, mine->rows, mine->row_stride, up);
+        } else if (layer->kind == WORD_MEAN) {
+            word_mean_update(layer, grad_y, grad_block, (const int32_t *)mine->x, batch,
+                             space->scratch, mine->sums, mine->state, up);
         } else {
             conv_layer_backward(layer, mine, grad_y, grad_block, blocks, params, space->scratch, up);
         }
@@ -167,6 +180,10 @@ static void backward(const Layer *layers, int count, const float *params, const 
 static void load(const Layer *layers, const Workspace *space, const Samples *data,
                  const int32_t *rows, int batch, int trains) {
     const Buffers *first = space->layer;
+    if (layers[0].kind == WORD_MEAN) {
+        read_codes(data, rows, batch, (int32_t *)first->x);
+        return;
+    }
     int padding = layers[0].kind == CONV_POOL ? layers[0].padding : 0;
     if (trains && layers[0].kind == DENSE) /* first, as it reads long pieces of memory */
         gather_rows(data, rows, batch, first->rows, first->row_stride);
@@ -201,6 +218,8 @@ static double train_client(const Layer *layers, int count, const Samples *data,
     int outputs = layers[count - 1].outputs;
     int64_t target_bytes = batches->loss == CROSS_ENTROPY ? 8 : 4 * outputs;
     double total = 0;
+    if (layers[0].kind == WORD_MEAN)
+        word_mean_start(layers, up->velocity, space->layer[0].state);
     for (int s = 0; s < batches->steps; s++) {
         int64_t which = (int64_t)s * batches->clients + k, first = which * batches->width;
         int batch = batches->sizes[which];

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define LANES 16
-#define INTERFACE 2 /* increased with every change of an entry point or record */
+#define INTERFACE 3 /* increased with every change of an entry point or record */
 
 /* WIDTH: floats per vector register. TILE: outputs that are accumulated together; TILE * PARTS
    accumulators and the operands fit the registers, and hide the latency of the multiply-add. */
@@ -53,23 +53,24 @@ typedef int8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-enum { DENSE = 0, CONV_POOL = 1 };
-enum { UINT8_IMAGES = 0, FLOAT_ROWS = 1 };
+enum { DENSE = 0, CONV_POOL = 1, WORD_MEAN = 2 };
+enum { UINT8_IMAGES = 0, FLOAT_ROWS = 1, CODES_UINT8 = 2, CODES_UINT16 = 3 };
 enum { CROSS_ENTROPY = 0, SQUARED_ERROR = 1 };
 
 /* A layer of the net; the fields mirror native.program.LayerRecord. */
 typedef struct {
     int32_t kind;
-    int32_t inputs, outputs; /* features, or channels */
+    int32_t inputs, outputs; /* features, channels, or words of a text */
     int32_t height, width;   /* of the input image; 1, 1 for vectors */
     int32_t kernel, padding;
     int32_t relu;            /* 1: max(x, 0) follows */
+    int32_t codes;           /* WORD_MEAN: number of different words */
     int64_t weight, bias;    /* positions in the parameter vector */
 } Layer;
 
 /* The samples of one part of a data set; the fields mirror native.program.SamplesRecord. */
 typedef struct {
-    const void *x; /* uint8 (N, height, width, channels), or float32 (N, features) */
+    const void *x; /* uint8 (N, height, width, channels), float32 (N, features), codes (N, width) */
     int32_t kind, channels, height, width;
     const float *scale, *shift; /* per channel: x * scale + shift */
 } Samples;
@@ -82,10 +83,12 @@ typedef struct {
 
 /* Buffers of one layer, in the workspace. */
 typedef struct {
-    float *x;      /* its input by block; images with their padding */
+    float *x;      /* its input by block; images with their padding; int32 codes by text */
     float *grad_x; /* gradient of the input by block, without padding */
     float *rows;   /* DENSE: its input by sample [B][row_stride], for the weight gradient */
     int8_t *place; /* CONV_POOL: which of the four pooled positions won, -1 if ReLU is zero */
+    float *sums;   /* WORD_MEAN: gradients of its rows, zero between steps */
+    uint8_t *state; /* WORD_MEAN: which rows change */
     int64_t block, grad_block, place_block; /* numbers per block */
     int64_t row_stride;
 } Buffers;
