@@ -17,7 +17,7 @@ from thalweg.core.vectors import use_sum
 
 FOLDER = Path(__file__).parent / "libraries"
 LANES = 16  # samples per block, as in c/kernel.h
-INTERFACE = 2  # increased with every change of a function or record, as in c/kernel.h
+INTERFACE = 3  # increased with every change of a function or record, as in c/kernel.h
 # From the fastest to the one that every processor of the family has.
 INSTRUCTION_SETS = {
     "x86_64": ("avx512", "avx2", "sse2"),
@@ -70,6 +70,17 @@ class BatchesRecord(ctypes.Structure):
         ("clients", c_int32),
         ("width", c_int32),
         ("loss", c_int32),
+    ]
+
+
+class PenaltyRecord(ctypes.Structure):
+    """`Penalty` of c/kernel.h."""
+
+    _fields_ = [
+        ("curvature", c_void_p),
+        ("centre", c_void_p),
+        ("slope", c_void_p),
+        ("scale", c_float),
     ]
 
 
@@ -173,13 +184,17 @@ def _load(name: str) -> Kernel:
     number, real, address = c_int32, c_float, c_void_p
     net = [POINTER(LayerRecord), number]
     samples, batches = POINTER(SamplesRecord), POINTER(BatchesRecord)
+    penalty = POINTER(PenaltyRecord)
     task, reals = [*net, samples, batches], [real, real]
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "workspace": (c_int64, [*net, number, number]),
-        "steps": (c_double, [*task, number, address, address, real, *reals, address]),
+        "steps": (c_double, [*task, number, address, address, real, *reals, penalty, address]),
         "train": (
             None,
-            [*task, number, number, address, c_int64, address, address, *reals, *[address] * 4],
+            [
+                *(*task, number, number, address, c_int64, address, address),
+                *(*reals, penalty, *[address] * 4),
+            ],
         ),
         "predict": (
             None,
