@@ -28,7 +28,7 @@ from thalweg.engine.model_probe import FixedModelProbe
 from thalweg.engine.models import NetModel
 from thalweg.engine.native_passes import NativePasses
 from thalweg.engine.stacked import StackedTrainer
-from thalweg.local import OBJECTIVES, Adam, Euclidean, LocalTraining, PNorm, Proximal, TaskLoss
+from thalweg.local import OBJECTIVES, Adam, Euclidean, LocalTraining, Moon, NotTrue, PNorm, TaskLoss
 from thalweg.local.base import without_dropout
 from thalweg.native.library import find_kernel
 from thalweg.native.program import compile_net
@@ -207,11 +207,13 @@ def test_every_objective(name, spec):
     assert_trains_alike(trainers, task, make_bank(net), make_memo(name, net, 3))
 
 
-def test_a_regression_with_a_proximal_term():
+def test_a_regression_with_a_contrastive_term():
     data = make_table(5, outputs=2)
     net = Mlp(hidden=(9,)).build((5,), 2)
-    trainers = make_trainers(net, data, Proximal())
-    assert_trains_alike(trainers, make_task([[6, 17], [3]]), make_bank(net))
+    trainers = make_trainers(net, data, Moon())
+    assert_trains_alike(
+        trainers, make_task([[6, 17], [3]]), make_bank(net), make_memo("moon", net, 2)
+    )
 
 
 def test_other_optimizers_and_geometries():
@@ -236,7 +238,7 @@ def test_augmented_images():
 def test_the_model_probe_uses_the_kernel(spec):
     data = make_images((3, 9, 8))
     net = spec.build(data.input_shape, 3)
-    trainers = make_trainers(net, data, Proximal())
+    trainers = make_trainers(net, data, NotTrue())
     ours, right = (FixedModelProbe(trainer, make_bank(net)[0]) for trainer in trainers)
     rows = np.arange(20)
     for name in ("gradient", "squared_gradients", "outputs", "losses"):
@@ -251,7 +253,7 @@ def test_the_model_probe_uses_the_kernel(spec):
 def test_a_client_does_not_depend_on_its_stack():
     data = make_images((1, 9, 8))
     net = LeNet5().build(data.input_shape, 3)
-    trainer, _ = make_trainers(net, data, Proximal())
+    trainer, _ = make_trainers(net, data, NotTrue())
     task, bank = make_task([[6, 17], [17, 3]]), make_bank(net)
     together, _ = train_with(trainer, task, bank)
     for k in range(2):
@@ -268,7 +270,7 @@ def test_a_client_does_not_depend_on_its_stack():
 def test_the_native_trainer_of_a_task_loss_and_the_passes_agree():
     data = make_images((1, 9, 8))
     net = LeNet5().build(data.input_shape, 3)
-    trainer, _ = make_trainers(net, data, Proximal(strength=0.0))
+    trainer, _ = make_trainers(net, data, NotTrue(strength=0.0))
     task, bank = make_task([[6, 17], [17, 3]]), make_bank(net)
     ours, _ = train_with(trainer, task, bank)
     right, _ = make_native(net, data).train(bank, [task])

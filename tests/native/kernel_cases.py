@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from thalweg.data.base import Dataset
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import StackTask
 from thalweg.federation import MiniBatch
-from thalweg.local import LocalTraining, TaskLoss
+from thalweg.local import LocalTraining, Objective, TaskLoss
 from thalweg.losses import CrossEntropy, Loss, MeanSquaredError
 from thalweg.native.library import find_kernel
 from thalweg.native.trainer import NativeTrainer, find_parts
@@ -102,18 +102,28 @@ def choose_loss(data: Dataset) -> Loss:
 
 
 def make_native(
-    net: Net, data: Dataset, local: LocalTraining = SGD, num_threads: int = 1
+    net: Net,
+    data: Dataset,
+    local: LocalTraining = SGD,
+    num_threads: int = 1,
+    objective: Objective = TaskLoss(),  # noqa: B008  frozen
 ) -> NativeTrainer:
     parts = find_parts(net, data, choose_loss(data))
     assert not isinstance(parts, str), parts
-    return NativeTrainer(parts, local, data, num_threads)
+    return NativeTrainer(parts, objective, local, data, num_threads)
 
 
 def train_reference(
-    net: Net, data: Dataset, local: LocalTraining, bank: Floats32, task: StackTask
+    net: Net,
+    data: Dataset,
+    local: LocalTraining,
+    bank: Floats32,
+    task: StackTask,
+    objective: Objective = TaskLoss(),  # noqa: B008  frozen
+    memo: Mapping[str, Floats32] | None = None,  # (K, P) each
 ) -> tuple[Floats32, list[float]]:
     """Return updates (K, P) and mean losses (K,) of the reference engine."""
-    trainer = SingleTrainer(net, TaskLoss(), local, data, loss=choose_loss(data))
+    trainer = SingleTrainer(net, objective, local, data, loss=choose_loss(data))
     deltas, losses = [], []
     for k, model in enumerate(task.models):
         training = trainer.begin(bank[model])
@@ -121,10 +131,18 @@ def train_reference(
         for s in np.flatnonzero(task.live[:, k]):
             size = int(task.sizes[s, k])
             batch = MiniBatch(task.items[s, k, :size].astype(np.int64), task.weights[s, k, :size])
-            training.step(batch, {}, scale)
+            mine = {name: rows[k] for name, rows in (memo or {}).items()}
+            training.step(batch, mine, scale)
         deltas.append(training.delta)
         losses.append(training.mean_loss)
     return np.stack(deltas), losses
+
+
+def assert_close(deltas: Floats32, expected: Floats32) -> None:
+    """Check that updates of clients (K, P) agree within the stated tolerance."""
+    for k, (ours, right) in enumerate(zip(deltas, expected, strict=True)):
+        error = np.linalg.norm(ours - right)
+        assert error <= TOLERANCE * np.linalg.norm(right), f"client {k}"
 
 
 def assert_agrees(
@@ -138,7 +156,5 @@ def assert_agrees(
     bank = make_bank(net, num_models)
     deltas, losses = make_native(net, data, local).train(bank, [task])
     expected, expected_losses = train_reference(net, data, local, bank, task)
-    for k, (ours, right) in enumerate(zip(deltas, expected, strict=True)):
-        error = np.linalg.norm(ours - right)
-        assert error <= TOLERANCE * np.linalg.norm(right), f"client {k}"
+    assert_close(deltas, expected)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5, atol=1e-6)

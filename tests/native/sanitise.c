@@ -150,15 +150,19 @@ static int run_case(void) {
     double *losses = allocate(8 * K);
     for (int k = 0; k < K; k++) models[k] = draw(0, M - 1);
     char *space = make_space(net.layers, net.count, B, 1);
+    float *curvature = draw_floats(K * P), *centre = draw_floats(K * P), *slope = draw_floats(K * P);
+    Penalty penalty = {draw(0, 1) ? curvature : 0, draw(0, 1) ? centre : 0, draw(0, 1) ? slope : 0,
+                       0.1f};
     thalweg_train(net.layers, net.count, &data, &batches, 0, K, bank, P, models, lrs, momentum,
-                  0.01f, deltas, losses, own, space);
+                  0.01f, draw(0, 1) ? &penalty : 0, deltas, losses, own, space);
     ok &= all_finite(deltas, K * P);
 
     float *velocity = allocate(4 * P);
     memset(velocity, 0, (size_t)(4 * P));
     memcpy(own, bank, (size_t)(4 * P));
     ok &= isfinite(thalweg_steps(net.layers, net.count, &data, &batches, K - 1, own,
-                                 draw(0, 1) ? velocity : 0, 0.01f, 0.5f, 0, space)) != 0;
+                                 draw(0, 1) ? velocity : 0, 0.01f, 0.5f, 0,
+                                 draw(0, 1) ? &penalty : 0, space)) != 0;
 
     float *outputs = allocate(4 * B * C), *features = allocate(4 * B * F), *gradient = allocate(4 * P);
     int needs_features = draw(0, 1);
@@ -184,8 +188,9 @@ static int run_case(void) {
 
     release_space(space, net.layers, net.count, B, 1);
     release_space(small, net.layers, net.count, batch, 0);
-    void *all[] = {scale, shift, x, rows, sizes, weights, targets, bank, deltas, own, lrs, models,
-                   losses, velocity, outputs, features, gradient, chosen, predicted, sum};
+    void *all[] = {scale, shift, x, rows, sizes, weights, targets, curvature, centre, slope, bank,
+                   deltas, own, lrs, models, losses, velocity, outputs, features, gradient, chosen,
+                   predicted, sum};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     return ok;
 }

@@ -24,7 +24,7 @@ from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
 from thalweg.engine.stacked import StackedTrainer
 from thalweg.engine.workers import WorkerPool, make_trainer
-from thalweg.local import Euclidean, Proximal, TaskLoss
+from thalweg.local import Euclidean, NotTrue, TaskLoss
 from thalweg.native import trainer as native_trainer
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 
@@ -145,7 +145,7 @@ def test_make_trainer_uses_the_kernel(workers):
 def test_worker_processes_have_the_bits_of_one_process():
     """Objectives without native steps: predictions, and forward and backward passes, are native."""
     net, data, task, bank = make_case(LeNet5())
-    objective = Proximal()
+    objective = NotTrue()
     native = native_trainer.make_native_trainer(
         net, objective, SGD, data, Euclidean(), None, choose_loss(data)
     )

@@ -31,7 +31,7 @@ from thalweg.data.base import Dataset
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
 from thalweg.engine.stack_tasks import Trainer
-from thalweg.local import Adam, Euclidean, LocalTraining, PNorm, Proximal, TaskLoss
+from thalweg.local import Adam, Euclidean, LocalTraining, NotTrue, PNorm, TaskLoss
 from thalweg.losses import CrossEntropy, MeanAbsoluteError, MeanSquaredError
 from thalweg.native import library
 from thalweg.native.library import FOLDER, INSTRUCTION_SETS, VARIABLE, find_kernel, get_kernel_name
@@ -250,13 +250,13 @@ def test_training_without_native_code():
     assert find_training_obstacle(*nothing) is None
     adam = LocalTraining(lr=0.1, steps=1, optimizer=Adam())
     obstacles = [
-        find_training_obstacle(Proximal(), SGD, Euclidean(), None),
+        find_training_obstacle(NotTrue(), SGD, Euclidean(), None),
         find_training_obstacle(TaskLoss(), adam, Euclidean(), None),
         find_training_obstacle(TaskLoss(), SGD, PNorm(), None),
         find_training_obstacle(TaskLoss(), SGD, Euclidean(), "flips"),
     ]
     assert obstacles == [
-        "the objective Proximal has no native code",
+        "the objective NotTrue has no native code",
         "the optimizer adam has no native code",
         "the geometry PNorm has no native code",
         "augmentation has no native code",

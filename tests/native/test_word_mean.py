@@ -23,10 +23,10 @@ from native.kernel_cases import (
 from thalweg.engine.gather import Gather
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import StackedTrainer
-from thalweg.local import LocalTraining, NotTrue, Proximal, TaskLoss
+from thalweg.local import Euclidean, LocalTraining, NotTrue, TaskLoss
 from thalweg.losses import CrossEntropy
 from thalweg.native import trainer as native_trainer
-from thalweg.native.trainer import find_parts
+from thalweg.native.trainer import find_parts, make_native_trainer
 from thalweg.nets import FastText, Linear
 
 pytestmark = needs_kernel
@@ -129,15 +129,14 @@ def test_single_ticks_have_the_bits_of_a_round(local: LocalTraining) -> None:
     assert np.array_equal(deltas, expected)
 
 
-@pytest.mark.parametrize("objective", [NotTrue(), Proximal()], ids=repr)
-def test_objectives_with_passes_of_the_kernel(objective: NotTrue | Proximal) -> None:
-    """Objectives in PyTorch get the outputs, features and gradients of the kernel."""
+def test_an_objective_with_passes_of_the_kernel() -> None:
+    """Objectives in PyTorch get the outputs and gradients of the kernel."""
     data = make_texts()
     net = FastText(width=12, projection=6).build(data.input_shape, 3)
-    task, bank = make_task(SIZES[:3]), make_bank(net)
-    parts = find_parts(net, data, CrossEntropy())
-    assert not isinstance(parts, str)
-    native = native_trainer.NativeTrainer(parts, SGD, data, can_train=False)
+    task, bank, objective = make_task(SIZES[:3]), make_bank(net), NotTrue()
+    native = make_native_trainer(net, objective, SGD, data, Euclidean(), None, CrossEntropy())
+    assert native is not None
+    assert not native.can_train
     ours, _ = StackedTrainer(net, objective, SGD, Gather(data), native=native).train(bank, [task])
     right, _ = StackedTrainer(net, objective, SGD, Gather(data)).train(bank, [task])
     errors = np.linalg.norm(ours - right, axis=1)

@@ -181,7 +181,7 @@ class StackedTrainer(ModelPredictions):
         """
         if self._native is not None and self._native.can_train:
             task = StackTask(np.zeros(live.shape[1], np.int64), items, weights, live, sizes=sizes)
-            self._take_native_steps(self._native, stack, task)
+            self._take_native_steps(self._native, stack, task, memo or {})
             return
         if self._dense is not None:
             task = StackTask(np.zeros(live.shape[1], np.int64), items, weights, live, sizes=sizes)
@@ -211,11 +211,17 @@ class StackedTrainer(ModelPredictions):
         """Return whether samples are changed in this process before they are sent."""
         return self._augment is not None and stack.noise is not None
 
-    def _take_native_steps(self, native: NativeTrainer, stack: Stack, task: StackTask) -> None:
+    def _take_native_steps(
+        self, native: NativeTrainer, stack: Stack, task: StackTask, memo: Mapping[str, Tensor]
+    ) -> None:
         velocity = stack.optimizer.get("velocity")
         scales = None if stack.lr_scales is None else stack.lr_scales.view(-1).numpy()
         losses = native.take_steps(
-            task, stack.params.numpy(), None if velocity is None else velocity.numpy(), scales
+            task,
+            stack.params.numpy(),
+            None if velocity is None else velocity.numpy(),
+            scales,
+            {name: values.numpy() for name, values in {"start": stack.start, **memo}.items()},
         )
         stack.loss_sum.add_(torch.from_numpy(losses))
         stack.num_steps[:] += task.live.sum(axis=0)

@@ -108,7 +108,9 @@ def try_loss(plan: Plan, data: Dataset, net: Net, params: Floats32) -> None:
     scenario, rows = plan.scenario, np.arange(min(FIRST_BATCH, data.num_samples("train")))
     parts = find_parts(net, data, get_loss(scenario, data))
     if plan.engine == "fast" and not isinstance(parts, str):
-        losses = NativeTrainer(parts, plan.local, data).predict(params, "train", rows)[1]
+        losses = NativeTrainer(parts, plan.recipe.objective, plan.local, data).predict(
+            params, "train", rows
+        )[1]
         check_finite_losses(type(get_loss(scenario, data)).__name__, losses)
         return
     import torch

@@ -49,6 +49,7 @@ from thalweg.local.privacy import (
     RoundNumbers,
 )
 from thalweg.local.proximal import Proximal  # stay near the received model (FedProx)
+from thalweg.local.quadratic import Quadratic, QuadraticObjective  # a penalty on the parameters
 from thalweg.local.scaffold import Scaffold  # control variates (SCAFFOLD)
 from thalweg.local.stopping import GainThreshold, Stopping  # early stopping (Flash)
 from thalweg.local.task_loss import TaskLoss  # the loss of the task
@@ -102,6 +103,8 @@ __all__ = [
     "PolynomialDecay",
     "Privacy",
     "Proximal",
+    "Quadratic",
+    "QuadraticObjective",
     "ResetsPerSession",
     "RoundNumbers",
     "Scaffold",

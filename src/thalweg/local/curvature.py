@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,12 +10,8 @@ from thalweg.core.capabilities import ModelProbe
 from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model
 from thalweg.local.elastic import subsample_rows
-from thalweg.local.task_loss import TaskLoss
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from thalweg.local.quadratic import Quadratic, QuadraticObjective
 
 
 class Curvatures(NamedTuple):
@@ -27,7 +23,7 @@ class Curvatures(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curvature:
+class Curvature(QuadraticObjective):
     r"""FedCurv: penalise moving parameters that matter to other clients.
 
     .. math::
@@ -53,6 +49,7 @@ class Curvature:
 
     >>> import torch
     >>> model = lambda params, x: torch.zeros(1, 1, 2)
+    >>> from thalweg.local import Batch
     >>> batch = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
     >>> memo = {
     ...     "others_fisher": torch.tensor([[3.5, 0.5]]),
@@ -76,18 +73,12 @@ class Curvature:
 
     # --- client ---
 
-    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        fit = TaskLoss().loss(model, params, batch, memo)
+    def penalty(self, memo: Mapping[str, Any]) -> Quadratic | None:
         if "others_fisher" not in memo:
-            return fit
-        import torch
-
-        from thalweg.local.penalty import make_penalty
-
-        fixed, pull = params.detach(), memo["others_fisher_params"]
-        slopes = memo["others_fisher"] * fixed - pull
-        values = self.strength * torch.linalg.vecdot(slopes - pull, fixed)
-        return fit + make_penalty(params, values, slopes, 2 * self.strength)
+            return None
+        scale = 2 * self.strength
+        slope = memo["others_fisher_params"] * -scale
+        return Quadratic(scale=scale, curvature=memo["others_fisher"], slope=slope)
 
     def upload(self, probe: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
         params = probe.params()

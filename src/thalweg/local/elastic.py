@@ -1,18 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from thalweg.core.capabilities import ModelProbe
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model
-from thalweg.local.task_loss import TaskLoss
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from thalweg.local.quadratic import Quadratic, QuadraticObjective
 
 
 class Anchor(NamedTuple):
@@ -23,7 +20,7 @@ class Anchor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Elastic:
+class Elastic(QuadraticObjective):
     r"""Elastic weight consolidation (EWC): protect parameters that mattered in the last state.
 
     .. math::  F_k(w) + \tfrac{\lambda}{2} \textstyle\sum_i \Phi_i (w_i - w^*_i)^2
@@ -46,6 +43,7 @@ class Elastic:
 
     >>> import torch
     >>> model = lambda params, x: torch.zeros(1, 1, 2)
+    >>> from thalweg.local import Batch
     >>> batch = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
     >>> memo = {"anchor": torch.tensor([[0.5, 2.5]]), "fisher": torch.tensor([[4.0, 0.5]])}
     >>> loss = Elastic(strength=0.1).loss(model, torch.tensor([[1.0, 2.0]]), batch, memo)
@@ -79,16 +77,8 @@ class Elastic:
     def memo(self, state: Anchor, start: Floats32) -> dict[str, Floats32]:
         return {"anchor": state.params, "fisher": state.fisher}
 
-    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        import torch
-
-        from thalweg.local.penalty import make_penalty
-
-        fit = TaskLoss().loss(model, params, batch, memo)
-        away = params.detach() - memo["anchor"]
-        slopes = memo["fisher"] * away
-        values = self.strength / 2 * torch.linalg.vecdot(slopes, away)
-        return fit + make_penalty(params, values, slopes, self.strength)
+    def penalty(self, memo: Mapping[str, Any]) -> Quadratic:
+        return Quadratic(scale=self.strength, curvature=memo["fisher"], centre=memo["anchor"])
 
 
 def subsample_rows(rows: Ints, count: int) -> Ints:

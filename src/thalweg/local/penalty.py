@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from thalweg.local.quadratic import Quadratic
+
 
 def make_penalty(params: Tensor, values: Tensor, slopes: Tensor, factor: float = 1.0) -> Tensor:
     r"""Return the penalties `values` (K,) with the gradients `factor` times `slopes` (K, P).
@@ -24,6 +26,29 @@ def make_penalty(params: Tensor, values: Tensor, slopes: Tensor, factor: float =
     """
     penalty: Tensor = _Penalty.apply(params, values, slopes, factor)  # type: ignore[no-untyped-call]
     return penalty
+
+
+def compute_quadratic(params: Tensor, quadratic: Quadratic) -> Tensor:
+    """Return the quadratic penalties (K,) of parameters (K, P).
+
+    Here 1 * 2² / 2 + 3 * 2, with the gradient 2 + 3:
+
+    >>> params = torch.tensor([[3.0]], requires_grad=True)
+    >>> one = torch.tensor([[1.0]])
+    >>> penalty = compute_quadratic(params, Quadratic(scale=1.0, centre=one, slope=3 * one))
+    >>> penalty.item(), torch.autograd.grad(penalty.sum(), params)[0].item()
+    (8.0, 5.0)
+    """
+    scale, curvature, centre, slope = quadratic
+    away = params.detach() if centre is None else params.detach() - centre
+    if scale == 0 and slope is not None:
+        return make_penalty(params, torch.linalg.vecdot(slope, away), slope)
+    pull = away if curvature is None else curvature * away
+    values = scale / 2 * torch.linalg.vecdot(pull, away)
+    if slope is None:
+        return make_penalty(params, values, pull, scale)
+    values += torch.linalg.vecdot(slope, away)
+    return make_penalty(params, values, torch.add(slope, pull, alpha=scale))
 
 
 class _Penalty(torch.autograd.Function):

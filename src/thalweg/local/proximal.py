@@ -1,18 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from thalweg.core.config import check_ranges
-from thalweg.local.base import Batch, Memo, Model
-from thalweg.local.task_loss import TaskLoss
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from thalweg.local.quadratic import Quadratic, QuadraticObjective
 
 
 @dataclass(frozen=True)
-class Proximal:
+class Proximal(QuadraticObjective):
     r"""FedProx: cross-entropy plus a penalty on the distance from the received model.
 
     .. math::  F_k(w) + \tfrac{\mu}{2} \lVert w - x \rVert^2
@@ -29,6 +26,7 @@ class Proximal:
 
     >>> import torch
     >>> model = lambda params, x: torch.zeros(1, 1, 2)
+    >>> from thalweg.local import Batch
     >>> batch = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
     >>> memo = {"start": torch.tensor([[1.0, 1.0]])}
     >>> loss = Proximal(strength=0.1).loss(model, torch.tensor([[1.5, 0.5]]), batch, memo)
@@ -41,12 +39,5 @@ class Proximal:
     def __post_init__(self) -> None:
         check_ranges(self, strength="[0, inf)")
 
-    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        import torch
-
-        from thalweg.local.penalty import make_penalty
-
-        fit = TaskLoss().loss(model, params, batch, memo)
-        away = params.detach() - memo["start"]
-        values = self.strength / 2 * torch.linalg.vecdot(away, away)
-        return fit + make_penalty(params, values, away, self.strength)
+    def penalty(self, memo: Mapping[str, Any]) -> Quadratic:
+        return Quadratic(scale=self.strength, centre=memo["start"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -10,11 +10,8 @@ from thalweg.core.capabilities import ModelProbe
 from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model, TrainingSummary
-from thalweg.local.task_loss import TaskLoss
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from thalweg.local.base import TrainingSummary
+from thalweg.local.quadratic import Quadratic, QuadraticObjective
 
 
 class ClientVariate(NamedTuple):
@@ -31,7 +28,7 @@ class ServerVariate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaffold:
+class Scaffold(QuadraticObjective):
     r"""SCAFFOLD: correct local steps by the difference between global and client gradient.
 
     .. math::
@@ -95,17 +92,10 @@ class Scaffold:
     def memo(self, state: ClientVariate, start: Floats32) -> dict[str, Floats32]:
         return {"own": state.values}
 
-    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        fit = TaskLoss().loss(model, params, batch, memo)
+    def penalty(self, memo: Mapping[str, Any]) -> Quadratic | None:
         if self.variant == "as_released":
-            return fit
-        import torch
-
-        from thalweg.local.penalty import make_penalty
-
-        correction = memo["common"] - memo["own"]
-        values = torch.linalg.vecdot(correction, params.detach() - memo["start"])
-        return fit + make_penalty(params, values, correction)
+            return None
+        return Quadratic(centre=memo["start"], slope=memo["common"] - memo["own"])
 
     def finish_round(
         self, state: ClientVariate, broadcast: Mapping[str, Floats32], summary: TrainingSummary

@@ -74,6 +74,17 @@ class BatchesRecord(ctypes.Structure):
     ]
 
 
+class PenaltyRecord(ctypes.Structure):
+    """`Penalty` of c/kernel.h."""
+
+    _fields_ = [
+        ("curvature", c_void_p),
+        ("centre", c_void_p),
+        ("slope", c_void_p),
+        ("scale", c_float),
+    ]
+
+
 class Kernel(NamedTuple):
     """The functions of a loaded library. ctypes releases the interpreter lock during a call."""
 
@@ -174,13 +185,17 @@ def _load(name: str) -> Kernel:
     number, real, address = c_int32, c_float, c_void_p
     net = [POINTER(LayerRecord), number]
     samples, batches = POINTER(SamplesRecord), POINTER(BatchesRecord)
+    penalty = POINTER(PenaltyRecord)
     task, reals = [*net, samples, batches], [real, real]
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "workspace": (c_int64, [*net, number, number]),
-        "steps": (c_double, [*task, number, address, address, real, *reals, address]),
+        "steps": (c_double, [*task, number, address, address, real, *reals, penalty, address]),
         "train": (
             None,
-            [*task, number, number, address, c_int64, address, address, *reals, *[address] * 4],
+            [
+                *(*task, number, number, address, c_int64, address, address),
+                *(*reals, penalty, *[address] * 4),
+            ],
         ),
         "predict": (
             None,

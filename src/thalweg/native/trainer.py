@@ -7,7 +7,7 @@ threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
 from math import prod
@@ -20,9 +20,16 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset, Part, Targets
 from thalweg.data.predictions import ModelPredictions
-from thalweg.local import Geometry, LocalTraining, Objective, Sgd, TaskLoss
+from thalweg.local import Geometry, LocalTraining, Objective, Sgd
+from thalweg.local.quadratic import Quadratic, QuadraticObjective, is_quadratic
 from thalweg.losses import CrossEntropy, Loss, MeanSquaredError
-from thalweg.native.library import BatchesRecord, Kernel, SamplesRecord, find_kernel
+from thalweg.native.library import (
+    BatchesRecord,
+    Kernel,
+    PenaltyRecord,
+    SamplesRecord,
+    find_kernel,
+)
 from thalweg.native.program import Program, compile_net, round_to_block
 from thalweg.nets import Net
 
@@ -106,14 +113,14 @@ def make_native_trainer(
     if isinstance(parts, str):
         return None
     obstacle = find_training_obstacle(objective, local, geometry, augment)
-    return NativeTrainer(parts, local, data, num_threads, can_train=obstacle is None)
+    return NativeTrainer(parts, objective, local, data, num_threads, can_train=obstacle is None)
 
 
 def find_training_obstacle(
     objective: Objective, local: LocalTraining, geometry: Geometry, augment: Augmentation | None
 ) -> str | None:
     """Return why the kernel cannot take whole steps; None if it can."""
-    if type(objective) is not TaskLoss:
+    if not is_quadratic(objective):
         return f"the objective {type(objective).__name__} has no native code"
     if type(local.optimizer) is not Sgd:
         return f"the optimizer {local.optimizer_name} has no native code"
@@ -128,6 +135,7 @@ class NativeTrainer(ModelPredictions):
     def __init__(
         self,
         parts: NativeParts,
+        objective: Objective,
         local: LocalTraining,
         data: Dataset,
         num_threads: int = 1,
@@ -137,7 +145,7 @@ class NativeTrainer(ModelPredictions):
         self.parts = parts
         self._kernel, self._program, self._loss = parts
         self._is_regression = self._loss == LOSSES[MeanSquaredError]
-        self._local, self._data = local, data
+        self._objective, self._local, self._data = objective, local, data
         self._sources = {part: SampleSource(data, part) for part in ("train", "test")}
         self._num_threads = num_threads
         self._pool: ThreadPoolExecutor | None = None
@@ -169,6 +177,7 @@ class NativeTrainer(ModelPredictions):
         params: Floats32,  # (K, P)
         velocity: Floats32 | None,  # (K, P); None: no momentum
         lr_scales: Floats32 | None,  # (K,)
+        memo: Mapping[str, Floats32],  # (K, P) each, at least "start"
     ) -> Floats:
         """Take the steps of K clients, in place; return the sums of their losses (K,)."""
         batches = self._make_batches(task)
@@ -180,8 +189,10 @@ class NativeTrainer(ModelPredictions):
                 and each.flags.c_contiguous
             )
         space = self._workspace(batches.record.width, trains=True)
+        quadratic = self._make_quadratic(memo)
         losses = np.empty(len(params))
         for k in range(len(params)):
+            penalty = _describe_penalty(quadratic, k)
             losses[k] = self._kernel.steps(
                 layers,
                 len(layers),
@@ -193,6 +204,7 @@ class NativeTrainer(ModelPredictions):
                 local.lr if lr_scales is None else local.lr * float(lr_scales[k]),
                 local.momentum,
                 local.weight_decay,
+                None if penalty is None else byref(penalty),
                 space.ctypes.data,
             )
         return losses
@@ -299,12 +311,32 @@ class NativeTrainer(ModelPredictions):
             for first in range(0, num_clients, max(together, 1))
         )
 
+    def _make_quadratic(self, memo: Mapping[str, Floats32]) -> Quadratic | None:
+        """Return the penalty of K clients, with arrays (K, P) as the kernel reads them."""
+        if not isinstance(self._objective, QuadraticObjective):
+            return None
+        quadratic = self._objective.penalty(memo)
+        if quadratic is None:
+            return None
+        shape = len(memo["start"]), self._program.num_params
+        arrays: dict[str, Any] = {
+            name: np.ascontiguousarray(values, dtype=np.float32)
+            for name, values in quadratic._asdict().items()
+            if name != "scale" and values is not None
+        }
+        assert all(each.shape == shape for each in arrays.values())
+        return quadratic._replace(**arrays)
+
     def _train_piece(self, bank: Floats32, job: _TrainJob, first: int, last: int) -> None:
         layers, local, task = self._program.layers, self._local, job.task
         scales = np.ones(len(task.models)) if task.lr_scales is None else task.lr_scales
         lrs = (local.lr * scales.astype(np.float64)).astype(np.float32)
         models = np.ascontiguousarray(task.models, dtype=np.int64)
         assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
+        quadratic = None
+        if isinstance(self._objective, QuadraticObjective):
+            quadratic = self._make_quadratic({"start": bank[models[first:last]]})
+        penalty = _describe_penalty(quadratic, 0)
         own = np.empty(2 * bank.shape[1], dtype=np.float32)
         self._kernel.train(
             layers,
@@ -319,6 +351,7 @@ class NativeTrainer(ModelPredictions):
             lrs.ctypes.data,
             local.momentum,
             local.weight_decay,
+            None if penalty is None else byref(penalty),
             job.deltas.ctypes.data,
             job.losses.ctypes.data,
             own.ctypes.data,
@@ -415,6 +448,18 @@ class _TrainJob(NamedTuple):
     task: StackBatches
     deltas: Floats32  # (K, P)
     losses: Floats  # (K,) sums over the steps
+
+
+def _describe_penalty(quadratic: Quadratic | None, row: int) -> PenaltyRecord | None:
+    """Return the record of a penalty, from a row on; its arrays must stay alive."""
+    if quadratic is None:
+        return None
+    record = PenaltyRecord(scale=quadratic.scale)
+    for name in ("curvature", "centre", "slope"):
+        values = getattr(quadratic, name)
+        if values is not None:
+            setattr(record, name, values[row:].ctypes.data)
+    return record
 
 
 def _count_samples(task: StackBatches) -> Ints:

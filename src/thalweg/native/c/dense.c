@@ -62,16 +62,19 @@ INLINE void dense_weights_tile(const int n, const int group, int batch, int inpu
             FOR_VECTORS(group) sum[t][g][p] += e * ((const vec *)(in + g * LANES))[p];
         }
     }
+    vec value = {0}; /* of the penalty */
     UNROLL for (int t = 0; t < n; t++) UNROLL for (int g = 0; g < group; g++) {
         int64_t to = at + (int64_t)t * inputs + g * LANES;
         int columns = min_int(LANES, inputs - first_input - g * LANES);
         if (columns == LANES) {
-            UNROLL for (int p = 0; p < PARTS; p++) descend_vec(up, to + p * WIDTH, sum[t][g][p]);
+            UNROLL for (int p = 0; p < PARTS; p++)
+                descend_vec(up, to + p * WIDTH, sum[t][g][p], &value);
         } else {
             const float *numbers = (const float *)sum[t][g];
             for (int c = 0; c < columns; c++) descend_one(up, to + c, numbers[c]);
         }
     }
+    if (up->penalty) *up->penalty_value += sum_lanes(value);
 }
 
 #define FOR_TILE_SIZES(CALL, ...)         \

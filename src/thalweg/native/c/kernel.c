@@ -211,7 +211,17 @@ typedef struct {
     int32_t steps, clients, width, loss;
 } Batches;
 
-/* Take the steps of client k. Changes up->params and up->velocity; returns the sum of losses. */
+/* Return the penalty of row k of the arrays. */
+static Penalty choose_row(const Penalty *penalty, int64_t k, int64_t num_params) {
+    Penalty row = *penalty;
+    if (row.curvature) row.curvature += k * num_params;
+    if (row.centre) row.centre += k * num_params;
+    if (row.slope) row.slope += k * num_params;
+    return row;
+}
+
+/* Take the steps of client k. Changes up->params and up->velocity, and adds values of the penalty
+   to up->penalty_value; returns the sum of the other losses. */
 static double train_client(const Layer *layers, int count, const Samples *data,
                            const Batches *batches, int k, const Update *up,
                            const Workspace *space) {
@@ -219,7 +229,7 @@ static double train_client(const Layer *layers, int count, const Samples *data,
     int64_t target_bytes = batches->loss == CROSS_ENTROPY ? 8 : 4 * outputs;
     double total = 0;
     if (layers[0].kind == WORD_MEAN)
-        word_mean_start(layers, up->velocity, space->layer[0].state);
+        word_mean_start(layers, up, space->layer[0].state);
     for (int s = 0; s < batches->steps; s++) {
         int64_t which = (int64_t)s * batches->clients + k, first = which * batches->width;
         int batch = batches->sizes[which];
@@ -234,22 +244,27 @@ static double train_client(const Layer *layers, int count, const Samples *data,
     return total;
 }
 
-/* Train client k in place: `params` and `velocity` (P,); velocity is null without momentum. */
+/* Train client k in place: `params` and `velocity` (P,); velocity is null without momentum. The
+   penalty is null, or has one row. Returns the sum of losses. */
 double thalweg_steps(const Layer *layers, int32_t count, const Samples *data,
                      const Batches *batches, int32_t k, float *params, float *velocity, float lr,
-                     float momentum, float decay, char *base) {
+                     float momentum, float decay, const Penalty *penalty, char *base) {
     Workspace space = lay_out(layers, count, batches->width, 1, base);
-    Update up = {params, velocity, 0, lr, momentum, decay};
-    return train_client(layers, count, data, batches, k, &up, &space);
+    double value = 0;
+    Update up = {params, velocity, 0, lr, momentum, decay, penalty, &value};
+    double fit = train_client(layers, count, data, batches, k, &up, &space);
+    return fit + value;
 }
 
 /* Train clients first .. last - 1, each from row models[k] of the bank (M, P). Writes their
-   changes to rows of `deltas` (K, P) and the sums of their losses to `losses` (K,). `own` has room
-   for the parameters and the velocity of one client (2 P numbers). */
+   changes to rows of `deltas` (K, P) and the sums of their losses to `losses` (K,). The penalty is
+   null, or has a row for each of these clients. `own` has room for the parameters and the velocity
+   of one client (2 P numbers). */
 void thalweg_train(const Layer *layers, int32_t count, const Samples *data,
                    const Batches *batches, int32_t first, int32_t last, const float *bank,
                    int64_t num_params, const int64_t *models, const float *lrs, float momentum,
-                   float decay, float *deltas, double *losses, float *own, char *base) {
+                   float decay, const Penalty *penalty, float *deltas, double *losses, float *own,
+                   char *base) {
     Workspace space = lay_out(layers, count, batches->width, 1, base);
     size_t bytes = sizeof(float) * num_params;
     for (int k = first; k < last; k++) {
@@ -257,8 +272,11 @@ void thalweg_train(const Layer *layers, int32_t count, const Samples *data,
         float *delta = deltas + k * num_params, *velocity = momentum != 0 ? own + num_params : 0;
         memcpy(own, start, bytes);
         if (velocity) memset(velocity, 0, bytes);
-        Update up = {own, velocity, 0, lrs[k], momentum, decay};
-        losses[k] = train_client(layers, count, data, batches, k, &up, &space);
+        Penalty mine;
+        if (penalty) mine = choose_row(penalty, k - first, num_params);
+        double value = 0;
+        Update up = {own, velocity, 0, lrs[k], momentum, decay, penalty ? &mine : 0, &value};
+        losses[k] = train_client(layers, count, data, batches, k, &up, &space) + value;
         for (int64_t i = 0; i < num_params; i++) delta[i] = own[i] - start[i];
     }
 }
@@ -302,6 +320,6 @@ void thalweg_backward(const Layer *layers, int32_t count, int32_t batch, const f
     int C = layers[count - 1].outputs;
     memset(space.grad_logits, 0, sizeof(float) * round_up(batch, LANES) * C);
     add_rows(grad_outputs, C, batch, space.grad_logits);
-    Update up = {0, 0, gradient, 0, 0, 0};
+    Update up = {.gradient = gradient};
     backward(layers, count, params, &space, batch, grad_features, &up);
 }

@@ -75,10 +75,20 @@ typedef struct {
     const float *scale, *shift; /* per channel: x * scale + shift */
 } Samples;
 
+/* A quadratic penalty on parameters w, as in local.quadratic.Quadratic: the sum of
+   scale / 2 * curvature * (w - centre)^2 + slope * (w - centre). The arrays are (P,), or (K, P) for
+   K clients; null: curvature one, centre and slope zero. */
+typedef struct {
+    const float *curvature, *centre, *slope;
+    float scale;
+} Penalty;
+
 /* What happens to a gradient: an SGD step in place, or, if `gradient` is given, storage. */
 typedef struct {
     float *params, *velocity, *gradient; /* (P,) each; velocity and gradient may be null */
     float lr, momentum, decay;
+    const Penalty *penalty; /* null: none. Its gradient is added by an SGD step, and its value, */
+    double *penalty_value;  /* before the step, to this number */
 } Update;
 
 /* Buffers of one layer, in the workspace. */
@@ -106,12 +116,34 @@ INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 INLINE int min_int(int a, int b) { return a < b ? a : b; }
 INLINE int max_int(int a, int b) { return a > b ? a : b; }
 
+/* Return the gradient of the penalty in one number of the parameter vector. */
+INLINE float penalise_one(const Penalty *penalty, int64_t at, float w, double *value) {
+    float away = penalty->centre ? w - penalty->centre[at] : w;
+    float slope = penalty->slope ? penalty->slope[at] : 0;
+    float pull = penalty->scale * away;
+    if (penalty->curvature) pull *= penalty->curvature[at];
+    *value += away * (pull / 2 + slope);
+    return pull + slope;
+}
+
+/* The same for WIDTH consecutive numbers. The value is that of each of them. */
+INLINE vec penalise_vec(const Penalty *penalty, int64_t at, vec w, vec *value) {
+    vec away = w, slope = {0};
+    if (penalty->centre) away -= *(const uvec *)(penalty->centre + at);
+    if (penalty->slope) slope = *(const uvec *)(penalty->slope + at);
+    vec pull = penalty->scale * away;
+    if (penalty->curvature) pull *= *(const uvec *)(penalty->curvature + at);
+    *value += away * (pull / 2 + slope);
+    return pull + slope;
+}
+
 /* One number of the parameter vector receives its gradient. */
 INLINE void descend_one(const Update *up, int64_t at, float g) {
     if (up->gradient) {
         up->gradient[at] = g;
         return;
     }
+    if (up->penalty) g += penalise_one(up->penalty, at, up->params[at], up->penalty_value);
     g += up->decay * up->params[at];
     if (up->velocity) {
         g += up->momentum * up->velocity[at];
@@ -120,13 +152,15 @@ INLINE void descend_one(const Update *up, int64_t at, float g) {
     up->params[at] -= up->lr * g;
 }
 
-/* WIDTH consecutive numbers of the parameter vector receive their gradients. */
-INLINE void descend_vec(const Update *up, int64_t at, vec g) {
+/* WIDTH consecutive numbers of the parameter vector receive their gradients. The values of their
+   penalties are added to `value`. */
+INLINE void descend_vec(const Update *up, int64_t at, vec g, vec *value) {
     if (up->gradient) {
         *(uvec *)(up->gradient + at) = g;
         return;
     }
     vec w = *(uvec *)(up->params + at);
+    if (up->penalty) g += penalise_vec(up->penalty, at, w, value);
     g += up->decay * w;
     if (up->velocity) {
         g += up->momentum * *(uvec *)(up->velocity + at);

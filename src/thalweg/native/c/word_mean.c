@@ -1,11 +1,11 @@
 /* The mean of word vectors: y = sum_t E[c_t] / n over the n words c_t of a text. Code 0 is padding.
 
    E is (codes, outputs) row by row. A mini-batch has few of the codes, so that most rows of E have
-   neither a gradient nor a velocity and are left alone. */
+   neither a gradient nor a velocity nor a penalty, and are left alone. */
 
 #include "kernel.h"
 
-enum { TOUCHED = 1, MOVING = 2 }; /* a row with a gradient, and one with a velocity */
+enum { TOUCHED = 1, MOVING = 2 }; /* a row with a gradient; one with a velocity or penalty */
 
 /* Copy the codes of texts to [text][word]. */
 static void read_codes(const Samples *data, const int32_t *rows, int batch, int32_t *codes) {
@@ -46,23 +46,31 @@ static void word_mean_forward(const Layer *layer, const float *params, const int
     }
 }
 
-/* Mark the rows of E that have a velocity, before the first step. */
-static void word_mean_start(const Layer *layer, const float *velocity, uint8_t *state) {
+/* Mark the rows of E that have a velocity or a penalty, before the first step. */
+static void word_mean_start(const Layer *layer, const Update *up, uint8_t *state) {
     int width = layer->outputs;
     memset(state, 0, layer->codes);
-    if (!velocity) return;
-    for (int64_t code = 0; code < layer->codes; code++) {
-        const float *mine = velocity + layer->weight + code * width;
-        for (int f = 0; f < width; f++)
-            if (mine[f] != 0) state[code] = MOVING;
-    }
+    if (!up->velocity && !up->penalty) return;
+    for (int64_t code = 0; code < layer->codes; code++)
+        for (int64_t at = layer->weight + code * width, f = 0; f < width; at++, f++) {
+            double value = 0;
+            if ((up->velocity && up->velocity[at] != 0) ||
+                (up->penalty &&
+                 (penalise_one(up->penalty, at, up->params[at], &value) != 0 || value != 0))) {
+                state[code] = MOVING;
+                break;
+            }
+        }
 }
 
 /* One row of E receives its gradient. */
 static void descend_row(const Update *up, int64_t at, const float *gradient, int width) {
     int f = 0;
-    for (; f + WIDTH <= width; f += WIDTH) descend_vec(up, at + f, *(const uvec *)(gradient + f));
+    vec value = {0}; /* of the penalty */
+    for (; f + WIDTH <= width; f += WIDTH)
+        descend_vec(up, at + f, *(const uvec *)(gradient + f), &value);
     for (; f < width; f++) descend_one(up, at + f, gradient[f]);
+    if (up->penalty) *up->penalty_value += sum_lanes(value);
 }
 
 /* Add up the gradients of the rows of E in `sums` (codes, outputs), which is zero before and
@@ -89,6 +97,6 @@ static void word_mean_update(const Layer *layer, const float *grad_y, int64_t gr
         float *sum = sums + code * width;
         descend_row(up, layer->weight + code * width, sum, width);
         if (state[code] & TOUCHED) memset(sum, 0, sizeof(float) * width);
-        state[code] = state[code] && up->velocity ? MOVING : 0;
+        state[code] = state[code] && (up->velocity || up->penalty) ? MOVING : 0;
     }
 }
