@@ -158,12 +158,16 @@ def test_invalid_options_are_rejected():
         Averaged(restart_share=0.0)
     with pytest.raises(ConfigError, match="restart_window"):
         Averaged(restart_window=0)
+    with pytest.raises(ConfigError, match=r"restart_window=9 has no effect without"):
+        Averaged(restart_share=None, restart_window=9)
     with pytest.raises(ConfigError, match="models"):
         Averaged(models="between")
     with pytest.raises(ConfigError, match="power"):
         Averaged(power=-1.0)
     with pytest.raises(ConfigError, match=r"power must lie in \[0, 50\]"):
         Averaged(power=51.0)  # weights of a million rounds would not be finite
+    with pytest.raises(ConfigError, match="averaged"):
+        Averaged("averaged")
 
 
 def test_weights_of_a_million_rounds_with_the_largest_power_are_finite():
@@ -172,5 +176,3 @@ def test_weights_of_a_million_rounds_with_the_largest_power_are_finite():
     state, moved = rule.step(state, model, np.ones((1, 1), dtype=np.float32), np.ones(1))
     assert np.isfinite(state.total)
     assert moved.tolist() == [1.0]
-    with pytest.raises(ConfigError, match="averaged"):
-        Averaged("averaged")

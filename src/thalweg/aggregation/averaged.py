@@ -18,6 +18,7 @@ from thalweg.aggregation.flash import Flash
 from thalweg.aggregation.step import Step
 from thalweg.core.config import check_literals, check_ranges, choice, convert_parts
 from thalweg.core.decisions import make_decision
+from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.vectors import freeze
 
@@ -114,6 +115,13 @@ class Averaged:
         check_literals(self)
         check_ranges(
             self, power="[0, 50]", restart_share="(0, 1] or none", restart_window="[1, 1000]"
+        )
+        window = type(self).restart_window
+        require(
+            self.restart_share is not None or self.restart_window == window,
+            f"server.restart_window={self.restart_window} has no effect without "
+            f"server.restart_share: expected {window}, the default. Leave it out, or set a share, "
+            f"such as server.restart_share={type(self).restart_share}.",
         )
 
     @property
