@@ -1,7 +1,8 @@
 from thalweg.core.decisions import make_decision
 from thalweg.report.cells import Cell
-from thalweg.report.explain import explain_rows
+from thalweg.report.explain import PREDICTORS, explain_rows
 from thalweg.report.html_page import MAX_DECISIONS, decisions_section
+from thalweg.serving import LATEST, MODEL, OPTIONAL
 
 REASON = "the error of 14 clients increased"
 
@@ -17,6 +18,10 @@ def test_an_opened_model_is_not_reported_twice():
         "Round 2: The error of 14 clients increased. Opened model 1.",
         "Round 3: 1 model, before 2.",
     ]
+
+
+def test_a_bank_that_starts_with_several_models_has_opened_none():
+    assert explain_rows([{"round": 1, "models": 3}, {"round": 2, "models": 3}]) == []
 
 
 def test_sessions_are_reported_when_they_change():
@@ -42,6 +47,10 @@ def test_an_alarm_is_reported_with_its_meaning():
 def test_predictors_that_clients_do_not_use_are_left_out():
     rows = [{"round": 1, "serving_weights": {"latest": 0.996, "trained": 0.004}}, {"round": 2}]
     assert explain_rows(rows) == ["After round 1: Clients predict with the received model (100%)."]
+
+
+def test_every_kind_of_predictor_has_a_description():
+    assert set(PREDICTORS) == {LATEST, MODEL, *OPTIONAL}
 
 
 def test_a_page_lists_decisions_and_escapes_them():
