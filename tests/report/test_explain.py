@@ -49,10 +49,6 @@ def test_predictors_that_clients_do_not_use_are_left_out():
     assert explain_rows(rows) == ["After round 1: Clients predict with the received model (100%)."]
 
 
-def test_every_kind_of_predictor_has_a_description():
-    assert set(PREDICTORS) == {LATEST, MODEL, *OPTIONAL}
-
-
 def test_a_page_lists_decisions_and_escapes_them():
     rows = [{"round": 7, "decisions": [{"what": "wait", "reason": "a < b"}]}]
     text = decisions_section([cell([{"round": 1}], "fedavg"), cell(rows)])
@@ -70,3 +66,7 @@ def test_a_page_has_a_limit_and_names_the_command_for_the_rest():
     text = decisions_section([cell(rows)])
     assert text.count("<li>") == MAX_DECISIONS
     assert "3 more: thalweg explain" in text
+
+
+def test_every_kind_of_predictor_has_a_description():
+    assert set(PREDICTORS) == {LATEST, MODEL, *OPTIONAL}

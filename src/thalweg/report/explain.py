@@ -12,9 +12,9 @@ PREDICTORS = {
     "latest": "the received model",
     "averaged": "the averaged model",
     "trained": "the locally trained model",
+    "adjusted": "the adjusted model",
     "model": "single models of the bank",
     "last_label": "the last label",
-    "adjusted": "the received model adjusted to the labels of the client",
 }
 
 
