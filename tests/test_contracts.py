@@ -160,7 +160,8 @@ def test_memory_policies_fulfil_their_contract(policy: Any) -> None:
         counter=selection.DecayCounter(0.5),
         privacy=selection.LabelPrivacy(epsilon=1.0, min_change=0.1, min_count=2),
     ),
-    selection.BalancedCohort(participation=1.0, goal="population", loss_weight=0.0),
+    selection.BalancedCohort(participation=1.0),
+    selection.BalancedCohort(goal="population", loss_weight=0.0),
     selection.BalancedCohort(
         tries=1,
         patience=1.0,

@@ -87,6 +87,19 @@ def test_models_after_the_steps_can_be_averaged():
     assert rule.eval_model(state, model).tolist() == pytest.approx([31 / 6])
 
 
+def test_statistics_of_the_last_model_are_those_after_its_step():
+    """They are averaged outside of the rule, which returns the earlier ones."""
+    rule, start = Averaged(models="after"), np.array([0.0, 9.0], dtype=np.float32)
+    update = np.array([[1.0, 0.0]], dtype=np.float32)
+    state, moved = rule.step(rule.init(2), start, update, np.ones(1))
+    assert moved.tolist() == [1, 9]
+    model = np.array([1.0, 5.0], dtype=np.float32)
+    assert rule.eval_model(state, model).tolist() == [1, 5]
+    state, moved = rule.step(state, model, update, np.ones(1))
+    last = np.array([moved[0], 3.0], dtype=np.float32)
+    assert rule.eval_model(state, last).tolist() == [1.5, 4]
+
+
 def note(rule, state, clients, alarmed):
     clients = np.array(clients)
     return rule.note_alarms(state, clients, np.isin(clients, alarmed))
@@ -158,12 +171,16 @@ def test_invalid_options_are_rejected():
         Averaged(restart_share=0.0)
     with pytest.raises(ConfigError, match="restart_window"):
         Averaged(restart_window=0)
+    with pytest.raises(ConfigError, match=r"restart_window=9 has no effect without"):
+        Averaged(restart_share=None, restart_window=9)
     with pytest.raises(ConfigError, match="models"):
         Averaged(models="between")
     with pytest.raises(ConfigError, match="power"):
         Averaged(power=-1.0)
     with pytest.raises(ConfigError, match=r"power must lie in \[0, 50\]"):
         Averaged(power=51.0)  # weights of a million rounds would not be finite
+    with pytest.raises(ConfigError, match="averaged"):
+        Averaged("averaged")
 
 
 def test_weights_of_a_million_rounds_with_the_largest_power_are_finite():
@@ -172,5 +189,3 @@ def test_weights_of_a_million_rounds_with_the_largest_power_are_finite():
     state, moved = rule.step(state, model, np.ones((1, 1), dtype=np.float32), np.ones(1))
     assert np.isfinite(state.total)
     assert moved.tolist() == [1.0]
-    with pytest.raises(ConfigError, match="averaged"):
-        Averaged("averaged")

@@ -83,9 +83,24 @@ def test_files_on_a_page_exist(page: Path) -> None:
 
 @each_page
 def test_links_on_a_page_exist(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose(page))
-    local = [link for link in links if not re.match(r"\w+:", link)]
-    assert [link for link in local if not (page.parent / link).exists()] == []
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", prose(page))  # also with a line break
+    local = [link for link in links if not re.match(r"\w+:", link[0])]
+    targets = [(page.parent / name if name else page, anchor) for name, anchor in local]
+    assert [str(target) for target, _ in targets if not target.exists()] == []
+    missing = [
+        f"{target.name}#{anchor}"
+        for target, anchor in targets
+        if anchor and target.suffix == ".md" and anchor not in list_anchors(target)
+    ]
+    assert missing == []
+
+
+@cache
+def list_anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    texts = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-") for text in texts}
 
 
 @each_page

@@ -55,7 +55,7 @@ def test_errors_are_allowed_while_the_model_recovers() -> None:
     assert find_alarms(ExcessErrors(recovery=100.0), rounds) == []  # type: ignore[arg-type]
 
 
-def test_a_model_that_knows_its_samples_by_heart_raises_no_alarm() -> None:
+def test_a_model_that_is_overfitted_to_its_samples_raises_no_alarm() -> None:
     """The training loss is near 0, and a quarter of all new samples is wrong, in every round."""
     rounds = [[1.25, 5, 0.001]] * 400
     assert find_alarms(ExcessErrors(), rounds) == []  # type: ignore[arg-type]

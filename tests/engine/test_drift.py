@@ -217,7 +217,8 @@ def test_a_run_is_not_resumed_with_another_table_of_drifts(tmp_path: Path) -> No
         ("digits-full", ["drift=sudden", "drift.to.labels=11"], ConfigError, "concepts 0 to 10"),
         ("digits-full", ["drift=table"], ConfigError, "needs a file"),
         ("digits-full", ["drift=table", "drift.path=nowhere.csv"], DataError, "cannot read"),
-        ("drift-digits", ["drift=sudden"], ConfigError, "has drifts of its own"),
+        ("drift-digits", ["drift=sudden"], ConfigError, "has views of its own"),
+        ("digits-rotated", ["drift=sudden"], ConfigError, "has views of its own"),
         ("drift-digits", ["world.num_clients=2000"], ConfigError, "cannot be cut into 2000 shards"),
         (
             "drift-digits",

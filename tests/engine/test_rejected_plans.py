@@ -107,7 +107,7 @@ REFUSALS = [
         "20 clients cannot be divided into 21 non-empty groups",
     ),
     RejectedPlan("sessions=trace", "fedavg", "digits-full", ["sessions=trace"], "needs a file"),
-    RejectedPlan("drift", "fedavg", "drift-digits", ["drift=sudden"], "has drifts of its own"),
+    RejectedPlan("drift", "fedavg", "drift-digits", ["drift=sudden"], "has views of its own"),
     RejectedPlan("drift=table", "fedavg", "digits-full", ["drift=table"], "file|path|lines"),
     RejectedPlan(
         "world.concepts", "fedavg", "drift-digits", ["world.num_clients=5000"], "use fewer clients"

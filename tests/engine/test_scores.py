@@ -8,7 +8,11 @@ import pytest
 
 import thalweg
 from thalweg.data import Digits
-from thalweg.engine.scores import get_session_context, score_predictions
+from thalweg.engine.scores import (
+    get_session_context,
+    measure_local_accuracies,
+    score_predictions,
+)
 from thalweg.streams import StateTable, Timetable
 
 DATA = Digits().load(None, 0)
@@ -30,6 +34,23 @@ def test_client_accuracy_uses_the_label_mix_of_the_client():
     row = score_predictions(only_ones, LOSSES, DATA, world([np.eye(10)[1], np.full(10, 0.1)]))
     assert row["client_accuracy"] == pytest.approx((1 + 0.1) / 2)
     assert row["worst_client_accuracy"] == pytest.approx(0.1)
+
+
+def test_label_mixes_of_all_clients_are_computed_once_for_all_models():
+    class Counting:
+        has_clients_of_data, asked = False, 0
+
+        @property
+        def mixes(self):
+            self.asked += 1
+            return np.eye(10)[:2]
+
+    counting = Counting()
+    measure = measure_local_accuracies(np.arange(len(DATA.y_test)), DATA, counting)
+    for predicted in (0, 1):
+        found = measure(DATA.y_test == predicted, DATA.y_test)
+        assert found.tolist() == [predicted == 0, predicted == 1]
+    assert counting.asked == 1
 
 
 def test_client_accuracy_uses_the_test_samples_of_the_client():

@@ -359,3 +359,23 @@ def test_a_policy_that_adjusts_models_must_know_the_offsets() -> None:
 def test_a_plan_with_serving_survives_text() -> None:
     plan = make_plan("fedavg", "digits-partial", overrides=[SERVING, "serving.switch_every=30"])
     assert plan_from_toml(plan_to_toml(plan), "the plan") == plan
+
+
+def test_clients_that_have_never_taken_part_cost_no_computation_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be millions of them; all have the default of the policy."""
+    plan = small_plan("fedavg", SERVING, "server=averaged", "world.num_clients=500")
+    federation = reference(plan)
+    server, _ = play(plan, federation, rounds=1)
+    asked: list[Any] = []
+
+    def mix(recipe: Any, state: Any, *args: Any, **options: Any) -> dict[str, float]:
+        asked.append(state)
+        return mix_predictors(recipe, state, *args, **options)
+
+    monkeypatch.setattr("thalweg.engine.serving.mix_predictors", mix)
+    served = get_chosen_models(server, plan.recipe, federation.client_pool)
+    assert served.mixtures is not None
+    assert np.allclose(served.mixtures.sum(axis=1), 1)
+    assert len(asked) == len(federation.client_pool.states) + 1 < 450

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,20 @@ def test_an_outlook_without_signatures_is_rejected() -> None:
     context = some_memory_context(20, 20, 20, outlook=outlook_of([0.5, 0.5], deviations=None))
     with pytest.raises(ConfigError, match=r"Set Outlook\.deviations, or use memory=dds"):
         DdsStationary().predict_renewal(None, context)
+
+
+def test_cached_results_share_the_deviations_of_all_clients() -> None:
+    """Those of a world with views can have a megabyte."""
+    deviations = np.ones((100, 100))
+    tracemalloc.start()
+    try:
+        for probs in np.random.default_rng(0).dirichlet(np.ones(100), 30):
+            outlook = outlook_of(probs.tolist(), deviations=deviations.copy())
+            DdsStationary().predict_renewal(None, some_memory_context(9, 9, 9, outlook=outlook))
+        stored, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored < 5 * deviations.nbytes
 
 
 @pytest.mark.parametrize("budget", [0.0, 1.1, float("nan")])

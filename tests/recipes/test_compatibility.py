@@ -280,7 +280,7 @@ def test_privacy_rejects_policies_that_need_omitted_numbers(
 
 
 def test_privacy_accepts_selections_without_the_losses_that_it_omits() -> None:
-    for rule in (BalancedCohort(loss_weight=0.0), PowerOfChoice()):
+    for rule in (BalancedCohort(loss_weight=0.0), BalancedCohort(1.0), PowerOfChoice()):
         check_compatibility(replace(fedavg(), privacy=OMITTED, selection=rule), make_world())
 
 

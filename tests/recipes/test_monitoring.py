@@ -49,3 +49,5 @@ def test_auto_names_all_that_it_monitors():
     assert not any("selection" in text for text in texts)
     chosen = list_monitored(replace(auto(), selection=BalancedCohort(0.5)))
     assert "the label mixes and training losses of clients (selection)" in chosen
+    labels_only = list_monitored(replace(auto(), selection=BalancedCohort(0.5, loss_weight=0.0)))
+    assert "the label mixes of clients (selection)" in labels_only

@@ -1,7 +1,8 @@
 from thalweg.core.decisions import make_decision
 from thalweg.report.cells import Cell
-from thalweg.report.explain import explain_rows
+from thalweg.report.explain import PREDICTORS, explain_rows
 from thalweg.report.html_page import MAX_DECISIONS, decisions_section
+from thalweg.serving import LATEST, MODEL, OPTIONAL
 
 REASON = "the error of 14 clients increased"
 
@@ -17,6 +18,10 @@ def test_an_opened_model_is_not_reported_twice():
         "Round 2: The error of 14 clients increased. Opened model 1.",
         "Round 3: 1 model, before 2.",
     ]
+
+
+def test_a_bank_that_starts_with_several_models_has_opened_none():
+    assert explain_rows([{"round": 1, "models": 3}, {"round": 2, "models": 3}]) == []
 
 
 def test_sessions_are_reported_when_they_change():
@@ -61,3 +66,7 @@ def test_a_page_has_a_limit_and_names_the_command_for_the_rest():
     text = decisions_section([cell(rows)])
     assert text.count("<li>") == MAX_DECISIONS
     assert "3 more: thalweg explain" in text
+
+
+def test_every_kind_of_predictor_has_a_description():
+    assert set(PREDICTORS) == {LATEST, MODEL, *OPTIONAL}

@@ -468,5 +468,25 @@ def test_parameters_outside_their_ranges_are_rejected(field: str, value: Any) ->
 
 
 def test_parameters_at_the_ends_of_their_ranges_are_accepted() -> None:
-    BalancedCohort(participation=1.0, tries=1, loss_weight=0.0, patience=1.0)
+    BalancedCohort(participation=1.0)
+    BalancedCohort(tries=1, loss_weight=0.0, patience=1.0)
     BalancedCohort(tries=1_000_000)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tries": 5},
+        {"goal": "population"},
+        {"loss_weight": 0.0},
+        {"patience": 1.0},
+        {"counter": WindowCounter(5)},
+        {"privacy": LabelPrivacy(epsilon=1.0)},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_without_effect_are_rejected_if_all_clients_take_part(settings: Any) -> None:
+    (name,) = settings
+    with pytest.raises(ConfigError, match=rf"selection\.{name}=.* has no effect with part"):
+        BalancedCohort(participation=1.0, **settings)
+    BalancedCohort(participation=0.99, **settings)

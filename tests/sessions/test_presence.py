@@ -161,6 +161,7 @@ def test_old_alarms_and_alarms_of_clients_that_left_do_not_count() -> None:
         ({"risk": 0.0}, r"risk must lie in \(0, 1\)"),
         ({"alarm_share": 0.0}, r"alarm_share must lie in \(0, 1\], or none"),
         ({"alarm_window": 0}, "alarm_window must be at least 1"),
+        ({"alarm_window": 5}, "alarm_window=5 has no effect without session_trigger.alarm_share"),
     ],
 )
 def test_settings_out_of_range_are_rejected(settings: dict[str, float], message: str) -> None:

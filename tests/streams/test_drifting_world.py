@@ -147,7 +147,7 @@ def test_drifting_world_delegates_everything_else_to_the_inner_world() -> None:
 
 def test_drift_on_a_world_with_its_own_drifts_is_rejected() -> None:
     steps = Steps(num_clients=4, rotations=(0.0,), concepts=((0, 1),))
-    with pytest.raises(ConfigError, match=r"StepsWorld has drifts of its own.*\(drift=None\)"):
+    with pytest.raises(ConfigError, match=r"StepsWorld has views of its own.*\(drift=None\)"):
         build(steps, Sudden())
 
 

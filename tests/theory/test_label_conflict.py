@@ -86,6 +86,16 @@ def test_clusters_that_differ_by_chance_are_merged(error, groups):
     assert found.tolist() == groups
 
 
+def test_a_prototype_without_a_known_error_is_no_evidence_in_the_mean_of_its_cluster():
+    """The first cluster has a prototype of single samples, which moves its mean to (4, 0)."""
+    points = np.array([[[0.0], [4.0]], [[8.0], [-4.0]], [[0.0], [4.0]]])
+    errors = np.array([[0.1, 0.1], [np.nan, np.nan], [0.1, 0.1]])
+    no_model = np.zeros((2, 2), dtype=bool)
+    assert merge_agreeing(points, np.array([0, 0, 1]), 0.5, no_model, errors).tolist() == [0, 0, 0]
+    errors[1] = 0.1
+    assert merge_agreeing(points, np.array([0, 0, 1]), 0.5, no_model, errors).tolist() == [0, 0, 1]
+
+
 def test_without_known_errors_clusters_are_merged():
     points, errors = np.stack([ROWS, ROWS[::-1]]), np.full((2, 4), np.nan)
     no_model = np.zeros((2, 2), dtype=bool)

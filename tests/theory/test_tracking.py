@@ -178,6 +178,15 @@ def test_impossible_counts_are_rejected():
         optimal_rates(2, 1.0)
 
 
+@pytest.mark.parametrize("weight", [1e-20, 1e-300])
+def test_tiny_weights_are_shared_as_usual_if_the_predictor_with_all_weight_is_missing(weight):
+    """A loss of ln 3 divides a weight by three, so that 1/2 and 1/2 become 3/4 and 1/4."""
+    weights, losses = [1.0, weight, weight], [[np.nan, 0.0, math.log(3)]]
+    found = fixed_share(weights, losses, eta=1.0, alpha=0.0)
+    assert found.after / [1.0, weight, weight] == pytest.approx([1.0, 1.5, 0.5])
+    assert found.mix_losses == pytest.approx([math.log(3 / 2)])
+
+
 def test_a_missing_loss_overflows_nothing_with_a_large_eta() -> None:
     found = fixed_share([0.5, 0.25, 0.25], [[np.nan, 0.9, 0.1]], eta=1e9, alpha=0.0)
     assert found.after.tolist() == [0.5, 0.0, 0.5]

@@ -18,6 +18,7 @@ from thalweg.aggregation.flash import Flash
 from thalweg.aggregation.step import Step
 from thalweg.core.config import check_literals, check_ranges, choice, convert_parts
 from thalweg.core.decisions import make_decision
+from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.vectors import freeze
 
@@ -50,6 +51,8 @@ class AveragedModels(NamedTuple):
     recent: Ints = NO_CLIENTS
     """(n, 3) the clients of the last rounds: their ids, the round in which each took part, and the
     round of its last alarm, or 0. Rounds are counted as in `rounds`."""
+    pending: float = 0.0
+    """Weight of the last model if the mean does not contain it yet (``models=after``)."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,13 @@ class Averaged:
         check_ranges(
             self, power="[0, 50]", restart_share="(0, 1] or none", restart_window="[1, 1000]"
         )
+        window = type(self).restart_window
+        require(
+            self.restart_share is not None or self.restart_window == window,
+            f"server.restart_window={self.restart_window} has no effect without "
+            f"server.restart_share: expected {window}, the default. Leave it out, or set a share, "
+            f"such as server.restart_share={type(self).restart_share}.",
+        )
 
     @property
     def needs_individual_updates(self) -> bool:
@@ -135,14 +145,16 @@ class Averaged:
     ) -> tuple[AveragedModels, Floats32]:
         rounds = state.rounds + 1
         weight = state.round_weight * rounds**self.power
-        total = state.total + weight
+        mean, total, pending = state.mean, state.total, 0.0
+        if self.models == "before":
+            mean, total = self._add_model(state, model, weight)
+        else:  # statistics of normalisation change after the step, so that the next one adds them
+            pending = weight
+            if state.pending > 0:
+                mean, total = self._add_model(state, model, state.pending)
         inner, moved = self.rule.step(state.rule, model, deltas, weights)
-        at = (state.rule, model) if self.models == "before" else (inner, moved)
-        current = self._get_eval_model(*at)
-        mean = state.mean if len(state.mean) else current
-        if total > 0:
-            mean = mean + np.float32(weight / total) * (current - mean)
-        return AveragedModels(inner, mean, total, rounds, recent=state.recent), moved
+        after = AveragedModels(inner, mean, total, rounds, recent=state.recent, pending=pending)
+        return after, moved
 
     def note_alarms(
         self, state: AveragedModels, clients: Ints, is_alarmed: npt.NDArray[np.bool_]
@@ -166,10 +178,22 @@ class Averaged:
 
     def eval_model(self, state: AveragedModels, model: Floats32) -> Floats32:
         """Return the average; before the first step, the model."""
+        if state.pending > 0:
+            return self._add_model(state, model, state.pending)[0]
         return state.mean if len(state.mean) else self._get_eval_model(state.rule, model)
 
     def lr_scale(self, state: AveragedModels) -> float:
         return self.rule.lr_scale(state.rule) if isinstance(self.rule, ScalesLr) else 1.0
+
+    def _add_model(
+        self, state: AveragedModels, model: Floats32, weight: float
+    ) -> tuple[Floats32, float]:
+        """Return the mean (P,) with one more model, and the sum of the weights."""
+        current, total = self._get_eval_model(state.rule, model), state.total + weight
+        mean = state.mean if len(state.mean) else current
+        if total > 0:
+            mean = mean + np.float32(weight / total) * (current - mean)
+        return mean, total
 
     def _get_eval_model(self, rule_state: Any, model: Floats32) -> Floats32:
         """Return the model of a round that is averaged: that which the rule would evaluate."""

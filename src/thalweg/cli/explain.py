@@ -12,7 +12,7 @@ from thalweg.cli.progress import print_json
 from thalweg.core.errors import RunError, require
 from thalweg.engine.plan import Plan, read_any_plan
 from thalweg.engine.result import read_client_names
-from thalweg.engine.run_folder import RunFolder
+from thalweg.engine.run_folder import PLAN, RunFolder
 from thalweg.recipes.monitoring import describe_alarm, list_monitored
 from thalweg.report.explain import explain_rows
 
@@ -20,8 +20,9 @@ from thalweg.report.explain import explain_rows
 def explain_command(run_folder: Path, *, as_json: bool) -> None:
     """Print what a run monitored, and its events and decisions with their reasons."""
     require(
-        run_folder.is_dir(),
-        f"{run_folder}: expected the folder of a run, which contains plan.toml and metrics.jsonl.",
+        (run_folder / PLAN).is_file(),
+        f"{run_folder}: expected the folder of a run, which contains {PLAN} and metrics.jsonl. "
+        "Those of a comparison are in its folder, such as auto/seed-0.",
     )
     print_code_files(run_folder)
     plan = read_any_plan(run_folder)

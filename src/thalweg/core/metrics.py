@@ -808,7 +808,7 @@ _DECLARED = (
     Metric(
         "serving_weights",
         "Mean weight of each kind of predictor at the clients: latest, averaged, trained, "
-        "last_label and model",
+        "last_label, adjusted and model",
         "record",
         applies="recipes with serving, in evaluated rounds of simulations",
     ),

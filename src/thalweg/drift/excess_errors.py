@@ -40,8 +40,8 @@ class ExcessErrors:
     There are two expectations, and the smaller one counts. The first follows from the training loss
     of the client's last round: :math:`1 - \exp(-\ell)` is at least the mean probability that the
     model gives to wrong classes of stored samples. The mean difference between the error on
-    arriving samples and this bound is added to it, so that a model that knows its stored samples by
-    heart raises no alarm. The second one is the client's own earlier error.
+    arriving samples and this bound is added to it, so that a model that is overfitted to its stored
+    samples raises no alarm. The second one is the client's own earlier error.
 
     The sum counts samples, not rounds. Five samples in each of ten rounds have the same effect as
     50 samples in one round, and a change is detected in the round in which it arrives if there

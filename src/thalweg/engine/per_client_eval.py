@@ -13,8 +13,8 @@ from thalweg.data import Dataset
 from thalweg.engine.scores import (
     SampleOutcomes,
     compute_subset_scores,
-    local_accuracies,
     make_validation_row,
+    measure_local_accuracies,
     split_test_set,
 )
 from thalweg.engine.simulated import SimulatedFederation
@@ -131,10 +131,7 @@ def _test_clients(
     rows: Ints,
 ) -> ClientTests:
     """Return the predictions of each client on some test samples."""
-
-    def own(right: Bools, labels: Ints) -> Floats:
-        return local_accuracies(right, labels, rows, data, federation.client_pool.world)
-
+    own = measure_local_accuracies(rows, data, federation.client_pool.world)
     scores, labels = _get_scores(score_cache, use, rows)
     return client_tests(scores, labels, use.views, use.mixtures, own)
 

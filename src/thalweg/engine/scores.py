@@ -13,6 +13,7 @@ from thalweg.data.split import stratified_split
 from thalweg.evaluation import SessionContext, accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.clients import Bools
 from thalweg.evaluation.held_out import compute_scores
+from thalweg.evaluation.mixtures import LocalAccuracies
 from thalweg.evaluation.sessions import session_accuracy, session_member_scores
 from thalweg.streams import Timetable, World
 
@@ -50,7 +51,7 @@ def score_predictions(
 
     def outcomes(rows: Ints, session_context: SessionContext | None = None) -> SampleOutcomes:
         mine, labels = right[rows], data.y_test[rows]
-        at_each = local_accuracies(mine, labels, rows, data, world)
+        at_each = measure_local_accuracies(rows, data, world)(mine, labels)
         members = (
             None
             if session_context is None
@@ -82,11 +83,17 @@ def make_validation_row(row: dict[str, float]) -> dict[str, float]:
     return {f"validation_{name}": row[name] for name in names if name in row}
 
 
-def local_accuracies(right: Bools, labels: Ints, rows: Ints, data: Dataset, world: World) -> Floats:
-    """Return the accuracy on test samples like each client's data, (N,)."""
+def measure_local_accuracies(rows: Ints, data: Dataset, world: World) -> LocalAccuracies:
+    """Return a function for the accuracies on test samples like each client's data, (N,).
+
+    `rows` are the tested samples. A world may compute the mixes of all clients each time, so that
+    they are requested once.
+    """
     if world.has_clients_of_data and data.client_test is not None:
-        return accuracies_by_owner(right, data.client_test[rows], world.num_clients)
-    return accuracies_by_mix(right, labels, world.mixes)
+        owner, number = data.client_test[rows], world.num_clients
+        return lambda right, labels: accuracies_by_owner(right, owner, number)
+    mixes = world.mixes
+    return lambda right, labels: accuracies_by_mix(right, labels, mixes)
 
 
 def compute_subset_scores(

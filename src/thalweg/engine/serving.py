@@ -49,19 +49,24 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
     first_own = num_models * len(blocks)
     own_models: list[Floats32] = []
     mixtures = np.zeros((number, first_own + 2 * len(client_pool.states)))
-    bias = client_pool.clients.output_bias
-    for client in range(number):
-        state, mine = client_pool.states.get(client), mixtures[client]
-        trained = None if state is None else state.trained
+    bias, is_regression = client_pool.clients.output_bias, client_pool.clients.numbers is not None
+    main_of = usual.argmax(axis=1)  # each client's latest and averaged model
+    # Clients that have never taken part are equal but for their main model: there may be millions.
+    unused = mix_predictors(recipe, None, usual[0] > 0, False, is_regression=is_regression)
+    mixtures[np.arange(number), main_of] = unused[LATEST]
+    if has_averages:
+        mixtures[np.arange(number), num_models + main_of] = unused[AVERAGED]
+    for client, state in sorted(client_pool.states.items()):
+        mine, main, trained = mixtures[client], main_of[client], state.trained
+        mine[:] = 0.0
         weights = mix_predictors(
             recipe,
             state,
             usual[client] > 0,
             trained is not None,
             can_adjust=bias is not None,
-            is_regression=client_pool.clients.numbers is not None,
+            is_regression=is_regression,
         )
-        main = int(usual[client].argmax())  # the client's latest and averaged model
         mine[main] += weights.pop(LATEST, 0.0)
         if has_averages:
             mine[num_models + main] += weights.pop(AVERAGED, 0.0)
@@ -82,14 +87,13 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
 
 
 def _adjust(
-    serving: object, state: ClientState | None, received: Floats32, bias: slice | None
+    serving: object, state: ClientState, received: Floats32, bias: slice | None
 ) -> Floats32:
     """Return the received model (P,) with the client's offsets in the biases of its outputs.
 
     A single output is the logit of class 1, to which the difference of the offsets is added.
     """
     assert isinstance(serving, AdjustsModel)
-    assert state is not None
     assert state.serving is not None
     assert bias is not None
     model, offsets = received.copy(), serving.get_offsets(state.serving.policy)

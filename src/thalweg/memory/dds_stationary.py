@@ -98,7 +98,7 @@ class DdsStationary:
             )
         ratios = _ratios(
             np.asarray(outlook.probs, dtype=np.float64).tobytes(),
-            np.asarray(outlook.deviations, dtype=np.float64).tobytes(),
+            _share(np.asarray(outlook.deviations, dtype=np.float64).tobytes()),
             self.budget,
             estimate_spread(outlook),
         )
@@ -120,6 +120,12 @@ def estimate_spread(outlook: Outlook) -> float:
         return 0.0
     largest = float((outlook.probs * (1 - outlook.probs)).sum())
     return min(float(outlook.variance.sum()) / largest, 1.0) if largest > 0 else 0.0
+
+
+@lru_cache(maxsize=16)
+def _share(deviations: bytes) -> bytes:
+    """Return one object for equal deviations, which thousands of results in the cache contain."""
+    return deviations
 
 
 @lru_cache(maxsize=4096)

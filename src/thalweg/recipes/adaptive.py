@@ -20,7 +20,7 @@ from thalweg.sessions import Judged, Presence
 
 @register
 def auto(*, participation: float = 1.0) -> Recipe:
-    """Auto: adapts to label shift, drift and churn, of which it knows nothing beforehand.
+    """Auto: adapts to label shift, drift and churn that are not known beforehand.
 
     A combination of ours. The weights of predictors are those of Herbster and Warmuth: "Tracking
     the best expert", Machine Learning 1998; the mixtures of models follow FedRC and FedDAA.

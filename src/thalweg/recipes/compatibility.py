@@ -30,6 +30,7 @@ attribute                      if not declared   meaning
 ``reports_labels``             False             weights: receives the label mix of a memory
 ``needs_label_survey``         False             weights: reads mixes that a selection surveys
 ``surveys_labels``             False             selection: its survey collects label mixes
+``uses_losses``                False             selection: depends on the training losses
 ``needs_class_labels``         if it has labels  any stage, world: works with classes only
 ``uses_targets``               False             memory: receives the targets of a regression
 ``regression_fields``          ()                any stage: fields without effect with classes

@@ -12,6 +12,7 @@ PREDICTORS = {
     "latest": "the received model",
     "averaged": "the averaged model",
     "trained": "the locally trained model",
+    "adjusted": "the adjusted model",
     "model": "single models of the bank",
     "last_label": "the last label",
 }
@@ -39,12 +40,13 @@ def explain_rows(
     Round 3: 2 of 9 clients raised an alarm. Restarted the average of the models.
     """
     has_trigger = has_trigger or any("open-session" in _list_decided(row) for row in rows)
-    lines, models, session = [], 1, None
+    lines, models, session = [], None, None
     for row in rows:
         events = list(_describe_events(row, alarm, names))
         decided = _list_decided(row)
         now, current = row.get("models", 1), None if has_trigger else row.get("session")
-        if now != models and not decided & {"open-model", "close-model", "merge-models"}:
+        is_other = models not in (None, now)  # a bank may start with several models
+        if is_other and not decided & {"open-model", "close-model", "merge-models"}:
             events.append(f"{now} model{'s' * (now != 1)}, before {models}.")
         if current != session and session is not None:
             events.append(f"Session {current} starts.")

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.config import check_literals, check_ranges, choice
+from thalweg.core.config import check_literals, check_ranges, choice, get_default
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints, Roster, Supplies
 from thalweg.selection.base import cohort_size, last_known
@@ -117,10 +117,15 @@ class BalancedCohort(LabelSurvey):
             loss_weight="[0, inf)",
             patience="[1, inf)",
         )
+        changed = [
+            f"selection.{each.name}={getattr(self, each.name)}"
+            for each in fields(self)
+            if each.name != "participation" and getattr(self, each.name) != get_default(each)
+        ]
         require(
-            self.participation < 1 or self.privacy == LabelPrivacy(),
-            f"selection.privacy has no effect with participation=1, because no client is surveyed, "
-            f"got {self.privacy!r}. Leave it out, or set selection.participation below 1.",
+            self.participation < 1 or not changed,
+            f"{', '.join(changed)} has no effect with participation=1, because all clients take "
+            "part: expected the defaults. Leave it out, or set selection.participation below 1.",
         )
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
@@ -153,12 +158,13 @@ class BalancedCohort(LabelSurvey):
         """What the choice depends on; nothing if all clients are chosen."""
         if self.participation == 1:
             return ""
-        return "the label mixes and training losses of clients (selection)"
+        losses = " and training losses" if self.uses_losses else ""
+        return f"the label mixes{losses} of clients (selection)"
 
     @property
     def uses_losses(self) -> bool:
         """Whether the choice depends on the training losses of clients."""
-        return self.loss_weight > 0
+        return self.loss_weight > 0 and self.participation < 1
 
     def answer_survey(self, context: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
         """Report the label mix; nothing in a regression."""

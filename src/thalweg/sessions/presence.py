@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.config import check_ranges
+from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints, Session
 from thalweg.sessions.base import Opening
 
@@ -84,6 +85,13 @@ class Presence:
             risk="(0, 1)",
             alarm_share="(0, 1] or none",
             alarm_window="[1, inf)",
+        )
+        window = type(self).alarm_window
+        require(
+            self.alarm_share is not None or self.alarm_window == window,
+            f"session_trigger.alarm_window={self.alarm_window} has no effect without "
+            f"session_trigger.alarm_share: expected {window}, the default. Leave it out, or set a "
+            "share, such as session_trigger.alarm_share=0.5.",
         )
 
     @property

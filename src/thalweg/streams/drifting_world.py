@@ -29,7 +29,7 @@ def add_drift(world: World, drift: Drift | None, setting: Setting) -> World:
         return world
     require(
         not isinstance(world, HasViews),
-        f"{type(world).__name__} has drifts of its own, so drift={type(drift).__name__} cannot be "
+        f"{type(world).__name__} has views of its own, so drift={type(drift).__name__} cannot be "
         f"added; remove it ({format_setting('drift', None)}) or choose another world.",
     )
     timeline = drift.timeline(world.num_clients, setting)

@@ -105,7 +105,8 @@ def merge_agreeing(
     clusters. The two clusters with the smallest conflict of their mean prototypes are merged while
     it is at most `max_conflict`. Clusters that are `compatible` (C, C) have no conflict. With the
     standard `errors` (K, R) of all prototypes, neither have clusters that do not differ at the
-    significance `level`. Groups are numbered in the order of their first members.
+    significance `level`; prototypes whose error is nan are left out of the means. Groups are
+    numbered in the order of their first members.
 
     The labels of the third client are exchanged; the other two differ in their inputs only:
 
@@ -116,6 +117,8 @@ def merge_agreeing(
     from thalweg.theory.masked_kmeans import mean_present
 
     groups = [[c] for c in np.unique(member_of).tolist()]
+    if errors is not None:  # a mean of other prototypes would have a larger error than is known
+        points = np.where(np.isnan(errors)[:, :, None], np.nan, points)
 
     def conflict(one: list[int], other: list[int]) -> float:
         if compatible[np.ix_(one, other)].all():

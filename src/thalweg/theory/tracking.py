@@ -70,11 +70,13 @@ def fixed_share(
         rows.append(now)
         moved = [weight * factor for weight, factor in zip(now, sample, strict=True)]
         absent = missing[number] if missing else ()
-        old, new = 1.0 - sum(now[j] for j in absent), sum(moved)
+        # The difference from one would be inexact, or 0, if nearly all weight is on absent ones.
+        old = sum(w for j, w in enumerate(now) if j not in absent) if absent else 1.0
+        new = sum(moved)
         has_weight = new > 0
         ratios.append(new / old if has_weight else 1.0)
         if has_weight:
-            moved = [weight * old / new for weight in moved]
+            moved = [weight / new * old for weight in moved]
             for j in absent:
                 moved[j] = now[j]
         else:

@@ -50,10 +50,9 @@ class Sessions(RoundExtension):
 
     def after_training(self, ctx: RoundContext) -> None:
         """Pass the alarms of the round, which its extension has recorded, to the trigger."""
-        trigger, alarmed = ctx.recipe.session_trigger, ctx.extra_metrics.get("alarms", [])
-        if trigger is not None and alarmed:
-            clients = np.array(alarmed, dtype=np.int64)
-            state = trigger.observe_alarms(ctx.server.session_trigger, ctx.rnd, clients)
+        trigger = ctx.recipe.session_trigger
+        if trigger is not None and len(ctx.alarmed):
+            state = trigger.observe_alarms(ctx.server.session_trigger, ctx.rnd, ctx.alarmed)
             ctx.server = ctx.server._replace(session_trigger=state)
 
 
