@@ -61,25 +61,36 @@ def learn_offsets(
     >>> state.offsets.tolist(), adjusted[9].tolist()  # 5 / (10 + 2.5)
     ([0.4, -0.4], [0.5, 0.5])
     """
-    num_classes = probs.shape[1]
+    num_samples, num_classes = probs.shape
     if len(state.offsets) == 0:
         zeros = np.zeros(num_classes)
         state = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
+    offsets, curvature, sums, pending = state
     adjusted = np.full_like(probs, np.nan)
     finite = np.flatnonzero(np.isfinite(probs).all(axis=1))
-    while len(finite):
-        rows, finite = np.split(finite, [BLOCK - state.pending])
-        q = adjusted[rows] = adjust(state, probs[rows])
-        gradients = (labels[rows, None] == np.arange(num_classes)) - q
-        terms = np.stack([gradients, q * (1 - q)], axis=1)  # (samples, 2, C)
-        sums = np.concatenate([state.sums[None], terms]).sum(axis=0)  # in the order of arrival
-        state = state._replace(sums=sums, pending=state.pending + len(rows))
-        if state.pending == BLOCK:
-            state = _take_step(state, horizon)
-    return state, adjusted
-
-
-def _take_step(state: LabelOffsets, horizon: float) -> LabelOffsets:
-    curvature = np.exp(-BLOCK / horizon) * state.curvature + state.sums[1]
-    offsets = state.offsets + state.sums[0] / (PRIOR + curvature)
-    return LabelOffsets(offsets - offsets.mean(), curvature, np.zeros_like(state.sums))
+    if len(finite) < num_samples:
+        probs, labels = probs[finite], labels[finite]
+    limited = np.maximum(probs, LEAST)
+    is_label = labels[:, None] == np.arange(num_classes)
+    terms = np.empty((BLOCK + 1, 2, num_classes))  # those of the block, after the sums before it
+    found = limited  # each block is replaced by its adjusted probabilities
+    decay, first = np.exp(-BLOCK / horizon), 0
+    while first < len(finite):
+        last = min(first + BLOCK - pending, len(finite))
+        block, number = slice(first, last), last - first
+        q = limited[block] * np.exp(offsets)
+        q /= q.sum(axis=1, keepdims=True)
+        found[block] = q
+        terms[0] = sums
+        np.subtract(is_label[block], q, out=terms[1 : number + 1, 0])
+        np.multiply(q, 1 - q, out=terms[1 : number + 1, 1])
+        sums = terms[: number + 1].sum(axis=0)  # in the order of arrival
+        pending += number
+        if pending == BLOCK:
+            curvature = decay * curvature + sums[1]
+            offsets = offsets + sums[0] / (PRIOR + curvature)
+            offsets = offsets - offsets.sum() / num_classes
+            sums, pending = np.zeros_like(sums), 0
+        first = last
+    adjusted[finite] = found
+    return LabelOffsets(offsets, curvature, sums, pending), adjusted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -60,26 +61,35 @@ def fixed_share(
             f"shape {table.shape}."
         )
     is_missing = np.isnan(table)
-    lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
-    lowest = np.where(np.isfinite(lowest), lowest, 0.0)
-    excess = np.where(is_missing, lowest, table) - lowest
-    factors = np.where(is_missing, 0.0, np.exp(-eta * excess))
-    missing = [np.flatnonzero(row).tolist() for row in is_missing] if is_missing.any() else []
+    missing: list[list[int]] = []  # of each sample; empty: no predictor is missing for any sample
+    if is_missing.any():
+        missing = [np.flatnonzero(row).tolist() for row in is_missing]
+        lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
+        lowest = np.where(np.isfinite(lowest), lowest, 0.0)
+        excess = np.where(is_missing, lowest, table) - lowest
+        factors = np.where(is_missing, 0.0, np.exp(-eta * excess))
+    else:
+        lowest = table.min(axis=1, keepdims=True)
+        factors = np.exp(-eta * (table - lowest))
     rows, ratios, kept, added = [], [], 1 - alpha, alpha / len(now)
     for number, sample in enumerate(factors.tolist()):  # plain floats: there are few predictors
         rows.append(now)
-        moved = [weight * factor for weight, factor in zip(now, sample, strict=True)]
-        absent = missing[number] if missing else ()
-        old, new = 1.0 - sum(now[j] for j in absent), sum(moved)
-        has_weight = new > 0
-        ratios.append(new / old if has_weight else 1.0)
-        if has_weight:
-            moved = [weight * old / new for weight in moved]
-            for j in absent:
+        moved = list(map(operator.mul, now, sample))
+        total = sum(moved)
+        if missing and (absent := missing[number]):
+            old = 1.0 - sum([now[j] for j in absent])
+            has_weight = total > 0 and old > 0  # rounding may leave 0 of very small weights
+            ratios.append(total / old if has_weight else 1.0)
+            moved = [weight * old / total for weight in moved] if has_weight else now
+            for j in absent if has_weight else ():
                 moved[j] = now[j]
+            now = [kept * weight + added for weight in moved]
+        elif total > 0:
+            ratios.append(total)
+            now = [kept * (weight / total) + added for weight in moved]
         else:
-            moved = now
-        now = [kept * weight + added for weight in moved]
+            ratios.append(1.0)
+            now = [kept * weight + added for weight in now]
     return FixedShare(
         np.array(rows, dtype=np.float64).reshape(table.shape),
         np.array(now, dtype=np.float64),
