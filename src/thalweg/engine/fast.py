@@ -34,7 +34,7 @@ from thalweg.federation import (
     split_updates,
     stack_uploads,
 )
-from thalweg.federation.client_round import is_regression
+from thalweg.federation.client_round import is_regression, serve_together
 from thalweg.federation.extensions.alarms import Predict
 from thalweg.federation.extensions.privacy import protect_response
 from thalweg.federation.serving import Predictor
@@ -524,14 +524,16 @@ class FastFederation:
             for client_round, part, mine in zip(client_rounds, cohort.slices, rows, strict=True)
         ]
         scores = score_together(predictors, rows, self._trainer)
-        for client_round, part, mine, found in zip(
-            client_rounds, cohort.slices, rows, scores, strict=True
-        ):
-            job = part.start + client_round.main_model
-            tested[job] = len(mine)
-            if len(mine) == 0:
-                continue
-            predicted, targets = client_round.serve(found, self._prequential), self._labels[mine]
+        used = [number for number, mine in enumerate(rows) if len(mine)]
+        served = serve_together(
+            [client_rounds[number] for number in used],
+            [scores[number] for number in used],
+            self._prequential,
+        )
+        for number, predicted in zip(used, served, strict=True):
+            job = cohort.slices[number].start + client_rounds[number].main_model
+            targets = self._labels[rows[number]]
+            tested[job] = len(targets)
             if error_sums is not None:
                 error_sums[job] = compute_abs_errors(predicted, targets).sum()
             else:

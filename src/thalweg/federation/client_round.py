@@ -27,14 +27,17 @@ from thalweg.federation.ingest import Ingest, catch_up
 from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploads
 from thalweg.federation.serving import (
     Predictor,
+    ServingState,
+    ToServe,
     compute_scores,
     end_round,
     list_models,
     read_averages,
-    serve_samples,
+    serve_clients,
     shift_targets,
 )
 from thalweg.local import TrainingSummary
+from thalweg.recipes.base import Recipe
 
 
 class ClientTraining(ModelProbe, Protocol):
@@ -181,6 +184,24 @@ def start_round(
     return ClientRound(ctx, state)
 
 
+def serve_together(
+    client_rounds: Sequence[ClientRound],
+    scores: Sequence[Mapping[str, Floats32]],
+    per_tick: int,
+) -> list[npt.NDArray[Any]]:
+    """Predict the rows of `rows_to_test` of clients of one recipe, as `ClientRound.serve`."""
+    clients = [
+        each.prepare_serving(mine, per_tick)
+        for each, mine in zip(client_rounds, scores, strict=True)
+    ]
+    if not clients:
+        return []
+    served = serve_clients(client_rounds[0].recipe, clients)
+    for client_round, (state, _) in zip(client_rounds, served, strict=True):
+        client_round.keep_serving(state)
+    return [predicted for _, predicted in served]
+
+
 class ClientRound:
     """One client in one round, with one memory and one or several models.
 
@@ -202,6 +223,10 @@ class ClientRound:
         self._optimizers = self._program.kept_optimizers(state, ctx.rnd)
         self._own, self._serving = state.own, state.serving
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._program.recipe
 
     @property
     def rows(self) -> Ints:
@@ -257,16 +282,23 @@ class ClientRound:
 
     def serve(self, scores: Mapping[str, Floats32], per_tick: int) -> npt.NDArray[Any]:
         """Predict the rows of `rows_to_test` with the serving policy, given all scores."""
+        return serve_together([self], [scores], per_tick)[0]
+
+    def prepare_serving(self, scores: Mapping[str, Floats32], per_tick: int) -> ToServe:
+        """Return the rows of `rows_to_test` and their scores, for the serving policy."""
         assert self._serving is not None
         order = np.concatenate([arrival.items for arrival in self.arrivals])
         targets = self._program.targets(order)
         previous = shift_targets(self._serving.last, targets)
         sizes = [len(arrival.items) for arrival in self.arrivals]
-        tested = np.concatenate([np.arange(size) < per_tick for size in sizes])
-        self._serving, predicted = serve_samples(
-            self._program.recipe, self._serving, scores, targets[tested], previous[tested]
-        )
-        return predicted
+        if max(sizes) > per_tick:
+            tested = np.concatenate([np.arange(size) < per_tick for size in sizes])
+            targets, previous = targets[tested], previous[tested]
+        return ToServe(self._serving, scores, targets, previous)
+
+    def keep_serving(self, state: ServingState) -> None:
+        """Keep the state after the predictions of this round."""
+        self._serving = state
 
     def labels(self, rows: Ints) -> Ints:
         """Return the labels of some rows of the data set."""

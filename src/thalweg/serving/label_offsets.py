@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,36 +62,74 @@ def learn_offsets(
     >>> state.offsets.tolist(), adjusted[9].tolist()  # 5 / (10 + 2.5)
     ([0.4, -0.4], [0.5, 0.5])
     """
-    num_samples, num_classes = probs.shape
-    if len(state.offsets) == 0:
-        zeros = np.zeros(num_classes)
-        state = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
-    offsets, curvature, sums, pending = state
-    adjusted = np.full_like(probs, np.nan)
+    states, adjusted = learn_offsets_together([state], probs, labels, [len(labels)], horizon)
+    return states[0], adjusted
+
+
+def learn_offsets_together(
+    states: Sequence[LabelOffsets],
+    probs: Floats,
+    labels: Ints,
+    sizes: Sequence[int],
+    horizon: float,
+) -> tuple[list[LabelOffsets], Floats]:
+    """`learn_offsets` of several clients, of which each has the next samples of the table.
+
+    The first `sizes[0]` samples are those of the first client, and so on. The bits are those of
+    each client alone.
+    """
+    num_clients, num_classes = len(states), probs.shape[1]
+    zeros = np.zeros(num_classes)
+    new = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
+    states = [state if len(state.offsets) else new for state in states]
+    offsets = np.stack([state.offsets for state in states])  # (K, C)
+    curvature = np.stack([state.curvature for state in states])
+    pending = np.array([state.pending for state in states])
     finite = np.flatnonzero(np.isfinite(probs).all(axis=1))
-    if len(finite) < num_samples:
-        probs, labels = probs[finite], labels[finite]
-    limited = np.maximum(probs, LEAST)
-    is_label = labels[:, None] == np.arange(num_classes)
-    terms = np.empty((BLOCK + 1, 2, num_classes))  # those of the block, after the sums before it
-    found = limited  # each block is replaced by its adjusted probabilities
-    decay, first = np.exp(-BLOCK / horizon), 0
-    while first < len(finite):
-        last = min(first + BLOCK - pending, len(finite))
-        block, number = slice(first, last), last - first
-        q = limited[block] * np.exp(offsets)
-        q /= q.sum(axis=1, keepdims=True)
-        found[block] = q
-        terms[0] = sums
-        np.subtract(is_label[block], q, out=terms[1 : number + 1, 0])
-        np.multiply(q, 1 - q, out=terms[1 : number + 1, 1])
-        sums = terms[: number + 1].sum(axis=0)  # in the order of arrival
-        pending += number
-        if pending == BLOCK:
-            curvature = decay * curvature + sums[1]
-            offsets = offsets + sums[0] / (PRIOR + curvature)
-            offsets = offsets - offsets.sum() / num_classes
-            sums, pending = np.zeros_like(sums), 0
-        first = last
-    adjusted[finite] = found
-    return LabelOffsets(offsets, curvature, sums, pending), adjusted
+    owner = np.repeat(np.arange(num_clients), sizes)[finite]
+    counts = np.bincount(owner, minlength=num_clients)
+    # The position of each sample in the sequence of its client, from its first open block on.
+    place = np.arange(len(finite)) + (pending - np.cumsum(counts) + counts)[owner]
+    block, slot = np.divmod(place, BLOCK)
+    num_blocks = int(block.max(initial=-1)) + 1
+    limited = np.ones((num_blocks, num_clients, BLOCK, num_classes))
+    limited[block, owner, slot] = np.maximum(probs[finite], LEAST)
+    is_label = np.zeros(limited.shape, dtype=bool)
+    is_label[block, owner, slot, labels[finite]] = True
+    is_empty = np.ones(limited.shape[:3], dtype=bool)
+    is_empty[block, owner, slot] = False
+    has_empty = is_empty.any(axis=(1, 2)).tolist()
+    is_full = (pending + counts) // BLOCK > np.arange(num_blocks)[:, None]  # (blocks, K)
+    # The terms of a block follow the sums before it, and are added in the order of arrival.
+    terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))
+    sums = np.stack([state.sums for state in states])
+    decay = np.exp(-BLOCK / horizon)
+    for number, q in enumerate(limited):
+        q *= np.exp(offsets)[:, None]
+        q /= q.sum(axis=2, keepdims=True)
+        terms[:, 0] = sums
+        np.subtract(is_label[number], q, out=terms[:, 1:, 0])
+        np.multiply(q, 1 - q, out=terms[:, 1:, 1])
+        if has_empty[number]:
+            terms[:, 1:][is_empty[number]] = 0.0
+        sums = terms.sum(axis=1)
+        full = is_full[number]
+        if full.any():
+            stepped = decay * curvature + sums[:, 1]
+            moved = offsets + sums[:, 0] / (PRIOR + stepped)
+            moved -= moved.sum(axis=1, keepdims=True) / num_classes
+            if full.all():
+                offsets, curvature, sums = moved, stepped, np.zeros_like(sums)
+            else:
+                rows = full[:, None]
+                offsets, curvature = (
+                    np.where(rows, moved, offsets),
+                    np.where(rows, stepped, curvature),
+                )
+                sums[full] = 0.0
+    adjusted = np.full_like(probs, np.nan)
+    adjusted[finite] = limited[block, owner, slot]
+    left = ((pending + counts) % BLOCK).tolist()
+    return [
+        LabelOffsets(*each) for each in zip(offsets, curvature, sums, left, strict=True)
+    ], adjusted
