@@ -10,8 +10,8 @@ from thalweg.serving import (
     OPTIONAL,
     AdjustsModel,
     ArrivedSamples,
-    Serving,
     ServesTogether,
+    Serving,
 )
 
 NAMES = ("latest", "trained", "adjusted", "last_label", "model 0", "model 1")

@@ -352,7 +352,7 @@ class FastFederation:
         for client_round, mine in zip(client_rounds, rows, strict=True):
             client_round.observe()
             starts = list(stacked.start[mine].cpu().numpy())
-            if self.client_pool.clients.bank_with_split is not None:
+            if client_round.splits_samples:
                 losses = client_round.known_losses
                 if losses is None:
                     losses = trainer.predict_many(np.stack(starts), "train", client_round.rows)[1]
@@ -429,8 +429,7 @@ class FastFederation:
         for _ in range(self.client_pool.clients.stream.ticks):
             for client_round in client_rounds:
                 client_round.observe()
-            if self.client_pool.clients.bank_with_split is not None:
-                self._split_samples(client_rounds, cohort, bank)
+            self._split_samples(client_rounds, cohort, bank)
             for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
                 for index, mine in enumerate(batches[rows]):
                     mine += client_round.batches(index)
@@ -442,9 +441,16 @@ class FastFederation:
         """Let clients assign their samples to their models, by the losses of the received
         models.
         """
+        if not any(client_round.splits_samples for client_round in client_rounds):
+            return
         owners = np.repeat(np.arange(len(client_rounds)), [r.stop - r.start for r in cohort.slices])
         known = [client_round.known_losses for client_round in client_rounds]
-        is_unknown = np.array([each is None for each in known])
+        is_unknown = np.array(
+            [
+                each is None and client_round.splits_samples
+                for each, client_round in zip(known, client_rounds, strict=True)
+            ]
+        )
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
         groups: dict[tuple[int, ...], list[Ints]] = {}  # clients -> their jobs, for each model
         for model in np.unique(cohort.models):
@@ -461,7 +467,8 @@ class FastFederation:
                 for row, part in zip(mine.tolist(), parts, strict=True):
                     losses[row] = part[number]
         for client_round, rows, zeros in zip(client_rounds, cohort.slices, known, strict=True):
-            client_round.split_samples(np.stack(losses[rows]) if zeros is None else zeros)
+            if client_round.splits_samples:
+                client_round.split_samples(np.stack(losses[rows]) if zeros is None else zeros)
 
     def _test_arrivals(
         self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32

@@ -131,7 +131,7 @@ def run_client_round(
 
     for _ in range(program.stream.ticks):
         client_round.observe()
-        if program.bank_with_split is not None:
+        if client_round.splits_samples:
             losses = client_round.known_losses
             if losses is None:
                 losses = _compute_losses(client_round, request, trainer)
@@ -205,7 +205,7 @@ def serve_together(
 class ClientRound:
     """One client in one round, with one memory and one or several models.
 
-    Per tick call `observe`; `split_samples` if the bank splits samples; for every model (slot)
+    Per tick call `observe`; `split_samples` if `splits_samples`; for every model (slot)
     `batches`, and `memo` for each step; then `end_tick`. At the end call `finish_round`, `upload`
     and `reports` for every slot, and `finish`. If the recipe probes models
     (`ClientProgram.needs_probe`), the context must have a probe for every model. All models see
@@ -307,10 +307,26 @@ class ClientRound:
     def observe(self) -> None:
         """Process the next arrival: update the objective's state and the memory."""
         _ = self.main_model  # cache it before the split changes
+        bank = self._program.bank_with_split
+        if bank is not None and not self.splits_samples:
+            self._split = bank.init_split(self._program.num_classes)
         latent = self._ingest.identify_state()
         for builder in self._batch_builders:
             builder.start_tick(latent, self.rows)  # with the old memory
         self._ingest.update_memory()
+
+    @cached_property
+    def splits_samples(self) -> bool:
+        """Whether `split_samples` is called in every tick.
+
+        A client that has received one model and no message of the bank has nothing to split.
+        """
+        bank = self._program.bank_with_split
+        return bank is not None and (
+            len(self._models) > 1
+            or getattr(bank, "splits_single_models", True)
+            or bool(self._ctx.received.get("bank"))
+        )
 
     @property
     def known_losses(self) -> Floats32 | None:

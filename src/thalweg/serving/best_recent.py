@@ -183,11 +183,11 @@ class BestRecent:
         weights = [_add_predictors(state.weights, number) for state in states]
         if ADJUSTED in samples.names:
             states, samples = self._adjust(states, samples, sizes)
-        is_finite = np.isfinite(samples.outputs).all(axis=2)  # (J, n)
+        is_finite: Bools = np.asarray(np.isfinite(samples.outputs).all(axis=2))  # (J, n)
         if not is_finite.all():
             finite = np.where(is_finite[:, :, None], samples.outputs, 0.0)
             samples = samples._replace(outputs=finite)
-        is_known = is_finite.T
+        is_known: Bools = is_finite.T
         if self.feedback == "round" and LAST_LABEL in samples.names:
             samples, is_known = _hold_last_label(samples, is_known, sizes)
         outputs = self._smooth_last_label(samples)

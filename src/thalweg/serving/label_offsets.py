@@ -99,7 +99,7 @@ def learn_offsets_together(
     is_empty = np.ones(limited.shape[:3], dtype=bool)
     is_empty[block, owner, slot] = False
     has_empty = is_empty.any(axis=(1, 2)).tolist()
-    is_full = (pending + counts) // BLOCK > np.arange(num_blocks)[:, None]  # (blocks, K)
+    is_full = np.asarray((pending + counts) // BLOCK > np.arange(num_blocks)[:, None])
     # The terms of a block follow the sums before it, and are added in the order of arrival.
     terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))
     sums = np.stack([state.sums for state in states])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,9 +88,12 @@ def fixed_shares(
             f"{list(sizes)}."
         )
     is_missing = np.isnan(table)
-    missing: list[list[int]] = []  # of each sample; empty: no predictor is missing for any sample
+    missing: dict[int, list[int]] = {}  # the predictors without a loss, of samples with some
     if is_missing.any():
-        missing = [np.flatnonzero(row).tolist() for row in is_missing]
+        for sample, predictor in zip(
+            *(each.tolist() for each in is_missing.nonzero()), strict=True
+        ):
+            missing.setdefault(sample, []).append(predictor)
         lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
         lowest = np.where(np.isfinite(lowest), lowest, 0.0)
         excess = np.where(is_missing, lowest, table) - lowest
@@ -100,11 +103,11 @@ def fixed_shares(
         factors = np.exp(-eta * (table - lowest)).tolist()
     ends = np.cumsum([0, *sizes]).tolist()
     runs = [
-        _share_weights(start, factors[first:last], missing[first:last], alpha)
+        _share_weights(start, factors[first:last], missing, first, alpha)
         for start, first, last in zip(starts, ends, ends[1:], strict=False)
     ]
-    rows = [row for before, _, _ in runs for row in before]
-    before = np.array(rows, dtype=np.float64).reshape(table.shape)
+    weights_before = [weight for each, _, _ in runs for weight in each]
+    before = np.array(weights_before, dtype=np.float64).reshape(table.shape)
     ratios = np.array([ratio for _, _, each in runs for ratio in each], dtype=np.float64)
     mix_losses = lowest[:, 0] - np.log(ratios) / eta
     return [
@@ -114,19 +117,25 @@ def fixed_shares(
 
 
 def _share_weights(
-    now: list[float], factors: list[list[float]], missing: list[list[int]], alpha: float
-) -> tuple[list[list[float]], list[float], list[float]]:
-    """Return the weights before each sample and after the last, and the ratios of their sums.
+    now: list[float],
+    factors: list[list[float]],
+    missing: Mapping[int, list[int]],
+    first: int,
+    alpha: float,
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the weights before each sample, one after another, those after the last sample, and
+    the ratios of the sums of the weights.
 
-    `missing` are the predictors without a loss for each sample; empty: none for any sample.
+    `missing` are the predictors without a loss by sample, where `first` is the number of the first
+    one.
     """
-    rows, ratios, kept, added = [], [], 1 - alpha, alpha / len(now)
-    for number, sample in enumerate(factors):  # plain floats: there are few predictors
-        rows.append(now)
+    before: list[float] = []
+    ratios, kept, added = [], 1 - alpha, alpha / len(now)
+    for number, sample in enumerate(factors, first):  # plain floats: there are few predictors
+        before += now
         moved = list(map(operator.mul, now, sample))
         total = sum(moved)
-        absent = missing[number] if missing else None
-        if absent:
+        if missing and (absent := missing.get(number)):
             old = 1.0 - sum([now[j] for j in absent])
             has_weight = total > 0 and old > 0  # rounding may leave 0 of very small weights
             ratios.append(total / old if has_weight else 1.0)
@@ -140,7 +149,7 @@ def _share_weights(
         else:
             ratios.append(1.0)
             now = [kept * weight + added for weight in now]
-    return rows, now, ratios
+    return before, now, ratios
 
 
 def mix_regret_bound(
