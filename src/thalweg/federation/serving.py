@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,13 +66,18 @@ def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:
     model, so that the policy restarts.
     """
     policy = state.policy
-    serving: object = recipe.serving
-    if isinstance(serving, RestartsServing):
+    serving: Any = recipe.serving
+    if _restarts(type(serving)):
         if state.main not in (-1, main):
             policy = serving.restart(policy)
         elif state.num_served == 0:
             policy = serving.skip_round(policy)
     return state._replace(policy=policy, main=main, num_served=0)
+
+
+@cache
+def _restarts(kind: type) -> bool:
+    return issubclass(kind, RestartsServing)
 
 
 def shift_targets(last: Floats, targets: npt.NDArray[Any]) -> Floats:
