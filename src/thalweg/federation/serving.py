@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:
     """
     policy = state.policy
     serving: Any = recipe.serving
-    if _restarts(type(serving)):
+    if _restarts(serving.__class__):
         if state.main not in (-1, main):
             policy = serving.restart(policy)
         elif state.num_served == 0:
@@ -76,8 +76,9 @@ def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:
 
 
 @cache
-def _restarts(kind: type) -> bool:
-    return issubclass(kind, RestartsServing)
+def _restarts(kind: Hashable) -> bool:
+    """Return whether a class restarts its weights; `isinstance` of a protocol is slow."""
+    return isinstance(kind, type) and issubclass(kind, RestartsServing)
 
 
 def shift_targets(last: Floats, targets: npt.NDArray[Any]) -> Floats:

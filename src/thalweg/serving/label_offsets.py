@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.types import Floats, Ints
 
@@ -99,7 +100,7 @@ def learn_offsets_together(
     is_empty = np.ones(limited.shape[:3], dtype=bool)
     is_empty[block, owner, slot] = False
     has_empty = is_empty.any(axis=(1, 2)).tolist()
-    is_full = np.asarray((pending + counts) // BLOCK > np.arange(num_blocks)[:, None])
+    is_full = np.greater((pending + counts) // BLOCK, np.arange(num_blocks)[:, None])  # (blocks, K)
     # The terms of a block follow the sums before it, and are added in the order of arrival.
     terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))
     sums = np.stack([state.sums for state in states])
@@ -113,7 +114,7 @@ def learn_offsets_together(
         if has_empty[number]:
             terms[:, 1:][is_empty[number]] = 0.0
         sums = terms.sum(axis=1)
-        full = is_full[number]
+        full: npt.NDArray[np.bool_] = is_full[number]
         if full.any():
             stepped = decay * curvature + sums[:, 1]
             moved = offsets + sums[:, 0] / (PRIOR + stepped)

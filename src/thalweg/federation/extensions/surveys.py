@@ -11,6 +11,7 @@ import numpy as np
 
 from thalweg.core.capabilities import ModelProbe, Surveys
 from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Supply, SurveyResponses
 from thalweg.federation.base import SurveyStage
@@ -155,7 +156,7 @@ class ClientSurveyContext:
         return rng_for(self._program.seed, draw, request.rnd, request.client)
 
     @cached_property
-    def noise(self) -> np.random.Generator:
+    def noise(self) -> NoiseGenerator:
         return self._program.noise.choose_generator(self.rng)
 
     @cached_property
