@@ -560,14 +560,19 @@ def score_together(
         for name, key, params in mine:
             shared = key if name != TRAINED else (TRAINED, client)
             users.setdefault(shared, {})[client] = params
-    found: list[dict[tuple[str, int], Floats32]] = [{} for _ in predictors]
+    groups: dict[tuple[int, ...], list[tuple[str, int]]] = {}  # clients -> models of the same ones
     for key, params_of in users.items():
-        clients = list(params_of)
+        groups.setdefault(tuple(params_of), []).append(key)
+    found: list[dict[tuple[str, int], Floats32]] = [{} for _ in predictors]
+    for clients, keys in groups.items():
         together = np.concatenate([rows[client] for client in clients])
-        scores = trainer.scores_many(params_of[clients[0]][None], "train", together)[0]
-        ends = np.cumsum([len(rows[client]) for client in clients])[:-1]
-        for client, part in zip(clients, np.split(scores, ends), strict=True):
-            found[client][(TRAINED, 0) if key[0] == TRAINED else key] = part
+        models = np.stack([users[key][clients[0]] for key in keys])
+        scores = trainer.scores_many(models, "train", together)
+        ends = np.cumsum([0, *(len(rows[client]) for client in clients)]).tolist()
+        for key, part in zip(keys, scores, strict=True):
+            own_key = (TRAINED, 0) if key[0] == TRAINED else key
+            for client, first, last in zip(clients, ends, ends[1:], strict=False):
+                found[client][own_key] = part[first:last]
     return [
         {name: mine[key] for name, key, _ in used}
         for used, mine in zip(predictors, found, strict=True)

@@ -75,8 +75,12 @@ def send_survey(
     clients = policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd))
     if len(clients) == 0 and (more is None or len(more) == 0):
         return no_clients, {}
-    clients = np.unique(clients) if more is None else np.union1d(clients, more)
-    if not np.isin(clients, roster.present).all():
+    if more is None and clients is roster.present:
+        is_valid = True
+    else:
+        clients = np.unique(clients) if more is None else np.union1d(clients, more)
+        is_valid = bool(np.isin(clients, roster.present).all())
+    if not is_valid:
         raise ConfigError(
             f"{type(policy).__name__}.choose_surveyed must return some of the "
             f"{len(roster.present)} clients that are present, got {clients.tolist()}."
