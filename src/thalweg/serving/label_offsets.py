@@ -99,7 +99,7 @@ def learn_offsets_together(
     is_label[block, owner, slot, labels[finite]] = True
     is_empty = np.ones(limited.shape[:3], dtype=bool)
     is_empty[block, owner, slot] = False
-    has_empty: list[bool] = is_empty.any(axis=(1, 2)).tolist()
+    has_empty = np.asarray(is_empty.any(axis=(1, 2)), dtype=bool).tolist()
     is_full = np.greater((pending + counts) // BLOCK, np.arange(num_blocks)[:, None])  # (blocks, K)
     # The terms of a block follow the sums before it, and are added in the order of arrival.
     terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))

@@ -133,7 +133,9 @@ def note_alarms(ctx: RoundContext) -> None:
         return
     for model in np.unique(updates.models).tolist():
         clients = np.unique(updates.clients[updates.models == model])
-        is_alarmed = np.isin(clients, ctx.alarmed)
+        is_alarmed = np.zeros(len(clients), dtype=bool)
+        if len(ctx.alarmed):
+            is_alarmed = np.isin(clients, ctx.alarmed)
         rules[model], decision = rule.note_alarms(rules[model], clients, is_alarmed)
         if decision is not None:
             decisions = ctx.extra_metrics.setdefault("decisions", [])
