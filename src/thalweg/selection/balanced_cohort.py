@@ -256,8 +256,9 @@ class BalancedCohort(LabelSurvey):
 
         Clients without a known label mix are left out of the mix.
         """
+        overdue = self._find_overdue(roster)
         metrics: dict[str, float | list[float]] = {
-            "overdue": float(np.isin(self._find_overdue(roster), cohort).sum()),
+            "overdue": float(np.isin(overdue, cohort).sum()) if len(overdue) else 0.0,
             **self.epsilon_metrics(roster),
         }
         rows = roster.known.get(MIX, np.empty((roster.num_clients, 0)))[cohort]
