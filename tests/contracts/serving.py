@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from contracts.checkpoint import round_trip, to_comparable
-from thalweg.serving import ADJUSTED, OPTIONAL, AdjustsModel, ArrivedSamples, Serving
+from thalweg.serving import (
+    ADJUSTED,
+    OPTIONAL,
+    AdjustsModel,
+    ArrivedSamples,
+    ServesTogether,
+    Serving,
+)
 
 NAMES = ("latest", "trained", "adjusted", "last_label", "model 0", "model 1")
 
@@ -52,6 +59,8 @@ def check_serving(serving: Serving) -> None:
                 assert np.isfinite(offsets).all(), "finite offsets"
             state = round_trip(after, serving.init())
         _check_knows_no_targets(serving, state, width)
+    if isinstance(serving, ServesTogether):
+        _check_serves_together(serving)
     assert repr(serving) == written, "a policy object does not change"
 
 
@@ -62,6 +71,22 @@ def _check_weights(serving: Serving, state: object, names: tuple[str, ...]) -> N
         assert (weights >= 0).all(), "not negative"
         assert np.isclose(weights.sum(), 1), "the sum is one"
         assert not weights[~available].any(), "unavailable predictors have no weight"
+
+
+def _check_serves_together(serving: Serving) -> None:
+    """Check that clients together have the states and predictions of each one alone."""
+    assert isinstance(serving, ServesTogether)
+    start = serving.init()
+    states = [start, serving.serve(start, some_samples(1, 9, 4))[0], start]
+    parts = [some_samples(seed, number, 5) for seed, number in ((2, 25), (3, 14), (4, 1))]
+    samples = parts[0]._replace(
+        outputs=np.concatenate([part.outputs for part in parts], axis=1),
+        targets=np.concatenate([part.targets for part in parts]),
+    )
+    found, predicted = serving.serve_together(states, samples, [25, 14, 1])
+    alone = [serving.serve(state, part) for state, part in zip(states, parts, strict=True)]
+    assert to_comparable(found) == to_comparable([state for state, _ in alone]), "the same states"
+    assert predicted.tolist() == [each for _, mine in alone for each in mine.tolist()]
 
 
 def _check_knows_no_targets(serving: Serving, state: object, width: int) -> None:

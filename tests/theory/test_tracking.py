@@ -190,3 +190,10 @@ def test_tiny_weights_are_shared_as_usual_if_the_predictor_with_all_weight_is_mi
 def test_a_missing_loss_overflows_nothing_with_a_large_eta() -> None:
     found = fixed_share([0.5, 0.25, 0.25], [[np.nan, 0.9, 0.1]], eta=1e9, alpha=0.0)
     assert found.after.tolist() == [0.5, 0.0, 0.5]
+
+
+def test_a_weight_that_rounding_removes_changes_nothing() -> None:
+    """1 - 1e-20 is 1, so that no weight is left for the predictor that is not missing."""
+    found = fixed_share([1.0, 1e-20], [[np.nan, 0.5]], eta=1.0, alpha=0.0)
+    assert found.after.tolist() == [1.0, 1e-20]
+    assert found.mix_losses.tolist() == [0.5]

@@ -88,7 +88,8 @@ class SplitsSamples(Protocol):
 
     With the class attribute ``splits_single_models = False`` a client with a single model trains
     it on all samples with equal weight, as without this capability. `split_samples` then gets
-    losses of zero, which saves a prediction of the whole memory.
+    losses of zero, which saves a prediction of the whole memory. It is not called for a client to
+    which the bank broadcasts nothing; the state of this client becomes that of `init_split`.
 
     With the class attribute ``separates_samples = True`` a client trains each model on mini-batches
     of the samples with a positive weight for it, and these weights are scaled to a mean of one.

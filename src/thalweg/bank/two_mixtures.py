@@ -367,8 +367,8 @@ class TwoMixtures:
         decisions: list[dict[str, Any]] = []
         state, starting = self._start_periods(state, roster)
         mix = np.eye(num_models)
-        seen = self._read_responses(responses, roster, num_models)
-        if len(seen.clients):
+        seen = self._read_responses(responses, roster, num_models) if responses else None
+        if seen is not None and len(seen.clients):
             surveyed = state.surveyed.copy()
             surveyed[seen.clients] = roster.rnd
             state = state._replace(surveyed=surveyed)
@@ -409,7 +409,7 @@ class TwoMixtures:
         if self.every is not None:
             began = roster.rnd // self.every * self.every
             starting[:] = began > state.began
-        elif roster.alarmed is not None:
+        elif roster.alarmed is not None and len(roster.alarmed):
             alarmed = np.intersect1d(roster.alarmed, require_cohort(roster))
             is_young = (state.began[alarmed] > 0) & (
                 roster.rnd - state.began[alarmed] < self.patience

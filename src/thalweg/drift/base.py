@@ -115,9 +115,11 @@ def update_rows(state: S, clients: Ints, rows: S, alarmed: Bools, fresh: S) -> S
     >>> update_rows(state, np.array([0, 2]), rows, np.array([True, False]), fresh).num.tolist()
     [0, 6, 8]
     """
-    parts = []
+    parts, is_any_alarmed = [], alarmed.any()
     for old, new, initial in zip(state, rows, fresh, strict=True):
-        part, is_reset = old.copy(), alarmed.reshape(-1, *[1] * (new.ndim - 1))
-        part[clients] = np.where(is_reset, initial, new)
+        part = old.copy()
+        if is_any_alarmed:
+            new = np.where(alarmed.reshape(-1, *[1] * (new.ndim - 1)), initial, new)
+        part[clients] = new
         parts.append(part)
     return type(state)(*parts)

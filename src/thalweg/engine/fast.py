@@ -34,7 +34,7 @@ from thalweg.federation import (
     split_updates,
     stack_uploads,
 )
-from thalweg.federation.client_round import is_regression
+from thalweg.federation.client_round import is_regression, serve_together
 from thalweg.federation.extensions.alarms import Predict
 from thalweg.federation.extensions.privacy import protect_response
 from thalweg.federation.serving import Predictor
@@ -352,7 +352,7 @@ class FastFederation:
         for client_round, mine in zip(client_rounds, rows, strict=True):
             client_round.observe()
             starts = list(stacked.start[mine].cpu().numpy())
-            if self.client_pool.clients.bank_with_split is not None:
+            if client_round.splits_samples:
                 losses = client_round.known_losses
                 if losses is None:
                     losses = trainer.predict_many(np.stack(starts), "train", client_round.rows)[1]
@@ -429,8 +429,7 @@ class FastFederation:
         for _ in range(self.client_pool.clients.stream.ticks):
             for client_round in client_rounds:
                 client_round.observe()
-            if self.client_pool.clients.bank_with_split is not None:
-                self._split_samples(client_rounds, cohort, bank)
+            self._split_samples(client_rounds, cohort, bank)
             for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
                 for index, mine in enumerate(batches[rows]):
                     mine += client_round.batches(index)
@@ -442,9 +441,16 @@ class FastFederation:
         """Let clients assign their samples to their models, by the losses of the received
         models.
         """
+        if not any(client_round.splits_samples for client_round in client_rounds):
+            return
         owners = np.repeat(np.arange(len(client_rounds)), [r.stop - r.start for r in cohort.slices])
         known = [client_round.known_losses for client_round in client_rounds]
-        is_unknown = np.array([each is None for each in known])
+        is_unknown = np.array(
+            [
+                each is None and client_round.splits_samples
+                for each, client_round in zip(known, client_rounds, strict=True)
+            ]
+        )
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
         groups: dict[tuple[int, ...], list[Ints]] = {}  # clients -> their jobs, for each model
         for model in np.unique(cohort.models):
@@ -461,7 +467,8 @@ class FastFederation:
                 for row, part in zip(mine.tolist(), parts, strict=True):
                     losses[row] = part[number]
         for client_round, rows, zeros in zip(client_rounds, cohort.slices, known, strict=True):
-            client_round.split_samples(np.stack(losses[rows]) if zeros is None else zeros)
+            if client_round.splits_samples:
+                client_round.split_samples(np.stack(losses[rows]) if zeros is None else zeros)
 
     def _test_arrivals(
         self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32
@@ -524,14 +531,16 @@ class FastFederation:
             for client_round, part, mine in zip(client_rounds, cohort.slices, rows, strict=True)
         ]
         scores = score_together(predictors, rows, self._trainer)
-        for client_round, part, mine, found in zip(
-            client_rounds, cohort.slices, rows, scores, strict=True
-        ):
-            job = part.start + client_round.main_model
-            tested[job] = len(mine)
-            if len(mine) == 0:
-                continue
-            predicted, targets = client_round.serve(found, self._prequential), self._labels[mine]
+        used = [number for number, mine in enumerate(rows) if len(mine)]
+        served = serve_together(
+            [client_rounds[number] for number in used],
+            [scores[number] for number in used],
+            self._prequential,
+        )
+        for number, predicted in zip(used, served, strict=True):
+            job = cohort.slices[number].start + client_rounds[number].main_model
+            targets = self._labels[rows[number]]
+            tested[job] = len(targets)
             if error_sums is not None:
                 error_sums[job] = compute_abs_errors(predicted, targets).sum()
             else:
@@ -551,14 +560,19 @@ def score_together(
         for name, key, params in mine:
             shared = key if name != TRAINED else (TRAINED, client)
             users.setdefault(shared, {})[client] = params
-    found: list[dict[tuple[str, int], Floats32]] = [{} for _ in predictors]
+    groups: dict[tuple[int, ...], list[tuple[str, int]]] = {}  # clients -> models of the same ones
     for key, params_of in users.items():
-        clients = list(params_of)
+        groups.setdefault(tuple(params_of), []).append(key)
+    found: list[dict[tuple[str, int], Floats32]] = [{} for _ in predictors]
+    for clients, keys in groups.items():
         together = np.concatenate([rows[client] for client in clients])
-        scores = trainer.scores_many(params_of[clients[0]][None], "train", together)[0]
-        ends = np.cumsum([len(rows[client]) for client in clients])[:-1]
-        for client, part in zip(clients, np.split(scores, ends), strict=True):
-            found[client][(TRAINED, 0) if key[0] == TRAINED else key] = part
+        models = np.stack([users[key][clients[0]] for key in keys])
+        scores = trainer.scores_many(models, "train", together)
+        ends = np.cumsum([0, *(len(rows[client]) for client in clients)]).tolist()
+        for key, part in zip(keys, scores, strict=True):
+            own_key = (TRAINED, 0) if key[0] == TRAINED else key
+            for client, first, last in zip(clients, ends, ends[1:], strict=False):
+                found[client][own_key] = part[first:last]
     return [
         {name: mine[key] for name, key, _ in used}
         for used, mine in zip(predictors, found, strict=True)

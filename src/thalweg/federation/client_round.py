@@ -27,14 +27,17 @@ from thalweg.federation.ingest import Ingest, catch_up
 from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploads
 from thalweg.federation.serving import (
     Predictor,
+    ServingState,
+    ToServe,
     compute_scores,
     end_round,
     list_models,
     read_averages,
-    serve_samples,
+    serve_clients,
     shift_targets,
 )
 from thalweg.local import TrainingSummary
+from thalweg.recipes.base import Recipe
 
 
 class ClientTraining(ModelProbe, Protocol):
@@ -128,7 +131,7 @@ def run_client_round(
 
     for _ in range(program.stream.ticks):
         client_round.observe()
-        if program.bank_with_split is not None:
+        if client_round.splits_samples:
             losses = client_round.known_losses
             if losses is None:
                 losses = _compute_losses(client_round, request, trainer)
@@ -181,10 +184,28 @@ def start_round(
     return ClientRound(ctx, state)
 
 
+def serve_together(
+    client_rounds: Sequence[ClientRound],
+    scores: Sequence[Mapping[str, Floats32]],
+    per_tick: int,
+) -> list[npt.NDArray[Any]]:
+    """Predict the rows of `rows_to_test` of clients of one recipe, as `ClientRound.serve`."""
+    clients = [
+        each.prepare_serving(mine, per_tick)
+        for each, mine in zip(client_rounds, scores, strict=True)
+    ]
+    if not clients:
+        return []
+    served = serve_clients(client_rounds[0].recipe, clients)
+    for client_round, (state, _) in zip(client_rounds, served, strict=True):
+        client_round.keep_serving(state)
+    return [predicted for _, predicted in served]
+
+
 class ClientRound:
     """One client in one round, with one memory and one or several models.
 
-    Per tick call `observe`; `split_samples` if the bank splits samples; for every model (slot)
+    Per tick call `observe`; `split_samples` if `splits_samples`; for every model (slot)
     `batches`, and `memo` for each step; then `end_tick`. At the end call `finish_round`, `upload`
     and `reports` for every slot, and `finish`. If the recipe probes models
     (`ClientProgram.needs_probe`), the context must have a probe for every model. All models see
@@ -202,6 +223,10 @@ class ClientRound:
         self._optimizers = self._program.kept_optimizers(state, ctx.rnd)
         self._own, self._serving = state.own, state.serving
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._program.recipe
 
     @property
     def rows(self) -> Ints:
@@ -257,16 +282,23 @@ class ClientRound:
 
     def serve(self, scores: Mapping[str, Floats32], per_tick: int) -> npt.NDArray[Any]:
         """Predict the rows of `rows_to_test` with the serving policy, given all scores."""
+        return serve_together([self], [scores], per_tick)[0]
+
+    def prepare_serving(self, scores: Mapping[str, Floats32], per_tick: int) -> ToServe:
+        """Return the rows of `rows_to_test` and their scores, for the serving policy."""
         assert self._serving is not None
         order = np.concatenate([arrival.items for arrival in self.arrivals])
         targets = self._program.targets(order)
         previous = shift_targets(self._serving.last, targets)
         sizes = [len(arrival.items) for arrival in self.arrivals]
-        tested = np.concatenate([np.arange(size) < per_tick for size in sizes])
-        self._serving, predicted = serve_samples(
-            self._program.recipe, self._serving, scores, targets[tested], previous[tested]
-        )
-        return predicted
+        if max(sizes) > per_tick:
+            tested = np.concatenate([np.arange(size) < per_tick for size in sizes])
+            targets, previous = targets[tested], previous[tested]
+        return ToServe(self._serving, scores, targets, previous)
+
+    def keep_serving(self, state: ServingState) -> None:
+        """Keep the state after the predictions of this round."""
+        self._serving = state
 
     def labels(self, rows: Ints) -> Ints:
         """Return the labels of some rows of the data set."""
@@ -275,10 +307,26 @@ class ClientRound:
     def observe(self) -> None:
         """Process the next arrival: update the objective's state and the memory."""
         _ = self.main_model  # cache it before the split changes
+        bank = self._program.bank_with_split
+        if bank is not None and not self.splits_samples:
+            self._split = bank.init_split(self._program.num_classes)
         latent = self._ingest.identify_state()
         for builder in self._batch_builders:
             builder.start_tick(latent, self.rows)  # with the old memory
         self._ingest.update_memory()
+
+    @cached_property
+    def splits_samples(self) -> bool:
+        """Whether `split_samples` is called in every tick.
+
+        A client that has received one model and no message of the bank has nothing to split.
+        """
+        bank = self._program.bank_with_split
+        return bank is not None and (
+            len(self._models) > 1
+            or getattr(bank, "splits_single_models", True)
+            or bool(self._ctx.received.get("bank"))
+        )
 
     @property
     def known_losses(self) -> Floats32 | None:

@@ -243,7 +243,9 @@ def tabulate_responses(responses: Sequence[Mapping[str, Floats]], policy: str) -
     for k, vectors in enumerate(responses):
         for name, vector in vectors.items():
             vector = np.asarray(vector, dtype=np.float64)
-            table = tables.setdefault(name, np.full((len(responses), vector.size), np.nan))
+            if name not in tables:
+                tables[name] = np.full((len(responses), vector.size), np.nan)
+            table = tables[name]
             if vector.shape != (table.shape[1],):
                 raise ConfigError(
                     f"{policy}.answer_survey must return vectors of one length for {name!r}, got "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,13 +66,19 @@ def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:
     model, so that the policy restarts.
     """
     policy = state.policy
-    serving: object = recipe.serving
-    if isinstance(serving, RestartsServing):
+    serving: Any = recipe.serving
+    if _restarts(serving.__class__):
         if state.main not in (-1, main):
             policy = serving.restart(policy)
         elif state.num_served == 0:
             policy = serving.skip_round(policy)
     return state._replace(policy=policy, main=main, num_served=0)
+
+
+@cache
+def _restarts(kind: Hashable) -> bool:
+    """Return whether a class restarts its weights; `isinstance` of a protocol is slow."""
+    return isinstance(kind, type) and issubclass(kind, RestartsServing)
 
 
 def shift_targets(last: Floats, targets: npt.NDArray[Any]) -> Floats:
@@ -153,30 +160,98 @@ def serve_samples(
     (n, 1) or (n, D) are the targets of the samples before, nan where there is none. The state
     records the last target separately (`record_last`).
     """
+    return serve_clients(recipe, [ToServe(state, scores, targets, previous)])[0]
+
+
+class ToServe(NamedTuple):
+    """A client with some samples, as in `serve_samples`."""
+
+    state: ServingState
+    scores: Mapping[str, Floats32]
+    targets: npt.NDArray[Any]
+    previous: Floats
+
+
+def serve_clients(
+    recipe: Recipe, clients: Sequence[ToServe]
+) -> list[tuple[ServingState, npt.NDArray[Any]]]:
+    """Return the results of `serve_samples` for some clients, computed together if possible."""
     serving = recipe.serving
     assert serving is not None
-    is_regression = targets.dtype.kind == "f"
-    shape = next(iter(scores.values())).shape
-    numbers = [int(name.partition(" ")[2]) for name in scores if name.startswith(f"{MODEL} ")]
-    num_models = max([state.num_models, *(number + 1 for number in numbers)])
+    together = _serves_together(serving)
+    groups: dict[tuple[int, ...], list[int]] = {}  # clients with the same predictors
+    for number, client in enumerate(clients):
+        is_alone = not together or client.targets.dtype.kind == "f"
+        key = (_count_models(client), number if is_alone else -1)
+        groups.setdefault(key, []).append(number)
+    found: dict[int, tuple[ServingState, npt.NDArray[Any]]] = {}
+    for (num_models, _), members in groups.items():
+        mine = [clients[number] for number in members]
+        found.update(zip(members, _serve_group(recipe, mine, num_models), strict=True))
+    return [found[number] for number in range(len(clients))]
+
+
+def _serves_together(serving: Serving) -> bool:
+    """Return whether the class that defines `serve` also predicts for several clients at once."""
+    owner = next(each for each in type(serving).__mro__ if "serve" in vars(each))
+    return "serve_together" in vars(owner)
+
+
+def _count_models(client: ToServe) -> int:
+    numbers = [
+        int(name.partition(" ")[2]) for name in client.scores if name.startswith(f"{MODEL} ")
+    ]
+    return max([client.state.num_models, *(number + 1 for number in numbers)])
+
+
+def _serve_group(
+    recipe: Recipe, clients: Sequence[ToServe], num_models: int
+) -> list[tuple[ServingState, npt.NDArray[Any]]]:
+    """Return the results for clients with the same predictors; in a regression for a single one."""
+    serving: Any = recipe.serving
+    is_regression = clients[0].targets.dtype.kind == "f"
     names = name_predictors(recipe, num_models, is_regression=is_regression)
-    outputs = np.full((len(names), *shape), np.nan)
-    for row, name in enumerate(names):
-        if name == LAST_LABEL:
-            outputs[row] = previous if is_regression else _encode(previous[:, 0], shape[1])
-        elif name in scores:
-            outputs[row] = scores[name] if is_regression else np.exp(scores[name].astype(float))
-    right = targets.reshape(len(targets), -1) if is_regression else targets
-    policy, predicted = serving.serve(state.policy, ArrivedSamples(names, outputs, right))
-    expected = right.shape if is_regression else targets.shape
-    if predicted.shape != expected:
+    sizes = [len(client.targets) for client in clients]
+    ends = np.cumsum([0, *sizes]).tolist()
+    width = next(iter(clients[0].scores.values())).shape[1]
+    outputs = np.full((len(names), ends[-1], width), np.nan)
+    for client, first, last in zip(clients, ends, ends[1:], strict=False):
+        for row, name in enumerate(names):
+            if name in client.scores:
+                outputs[row, first:last] = client.scores[name]
+    if not is_regression:
+        np.exp(outputs, out=outputs)
+    previous = np.concatenate([client.previous for client in clients])
+    if LAST_LABEL in names:
+        last_labels = previous if is_regression else _encode(previous[:, 0], width)
+        outputs[names.index(LAST_LABEL)] = last_labels
+    targets = np.concatenate([client.targets for client in clients])
+    samples = ArrivedSamples(
+        names, outputs, targets.reshape(len(targets), -1) if is_regression else targets
+    )
+    policies = [client.state.policy for client in clients]
+    if len(clients) == 1:
+        policy, predicted = serving.serve(policies[0], samples)
+        policies = [policy]
+    else:
+        policies, predicted = serving.serve_together(policies, samples, sizes)
+    if predicted.shape != samples.targets.shape:
         raise ConfigError(
-            f"{type(serving).__name__}.serve must return predictions of shape {expected}, got "
-            f"{predicted.shape}."
+            f"{type(serving).__name__}.serve must return predictions of shape "
+            f"{samples.targets.shape}, got {predicted.shape}."
         )
-    num_served = state.num_served + len(targets)
-    state = state._replace(policy=policy, num_models=num_models, num_served=num_served)
-    return state, predicted.reshape(targets.shape)
+    predicted = predicted.reshape(targets.shape)
+    return [
+        (
+            client.state._replace(
+                policy=policy,
+                num_models=num_models,
+                num_served=client.state.num_served + last - first,
+            ),
+            predicted[first:last],
+        )
+        for client, policy, first, last in zip(clients, policies, ends, ends[1:], strict=False)
+    ]
 
 
 def _encode(labels: Floats, num_classes: int) -> Floats:

@@ -248,7 +248,8 @@ class NativeTrainer(ModelPredictions):
         assert models.shape[1:] == (self._program.num_params,)
         num_outputs = self._program.num_outputs
         found = np.empty((len(models), len(rows), num_outputs), dtype=np.float32)
-        share = -(-len(rows) // (2 * self._num_threads * PREDICT_BATCH)) * PREDICT_BATCH
+        num_pieces = 2 * self._num_threads if self._num_threads > 1 else 1
+        share = -(-len(rows) // (num_pieces * PREDICT_BATCH)) * PREDICT_BATCH
 
         def predict_piece(first: int) -> None:
             mine = slice(first, first + share)

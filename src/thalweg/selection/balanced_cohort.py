@@ -174,6 +174,8 @@ class BalancedCohort(LabelSurvey):
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.present))
+        if size == len(roster.present):
+            return np.sort(roster.present)
         candidates = self.find_candidates(roster)
         first = self._find_overdue(roster)
         if len(first) > size:
@@ -214,13 +216,19 @@ class BalancedCohort(LabelSurvey):
             clients = roster.present
             mixes, goal = np.empty((len(clients), 0)), np.empty(0)
         else:
-            pool = np.nansum(table, axis=0)
             rows = table[roster.present]
             has_none = (rows == 0).all(1)
             clients, rows = roster.present[~has_none], rows[~has_none]
-            mixes = np.where(np.isnan(rows), frequencies(pool), rows)
-            goal = frequencies(pool if self.goal == "population" else (pool > 0).astype(float))
+            is_unknown = np.isnan(rows)
+            if is_unknown.any():
+                rows = np.where(is_unknown, frequencies(np.nansum(table, axis=0)), rows)
+            mixes, goal = rows, self._find_goal(table)
         return Candidates(clients, mixes, goal, _relative(losses[clients]))
+
+    def _find_goal(self, table: Floats) -> Floats:
+        """Return (C,) the wanted label mix, given the mixes (N, C) that clients have reported."""
+        pool = np.nansum(table, axis=0)
+        return frequencies(pool if self.goal == "population" else (pool > 0).astype(float))
 
     def compute_scores(
         self,
@@ -254,9 +262,9 @@ class BalancedCohort(LabelSurvey):
 
         Clients without a known label mix are left out of the mix.
         """
-        candidates = self.find_candidates(roster)
+        overdue = self._find_overdue(roster)
         metrics: dict[str, float | list[float]] = {
-            "overdue": float(np.isin(self._find_overdue(roster), cohort).sum()),
+            "overdue": float(np.isin(overdue, cohort).sum()) if len(overdue) else 0.0,
             **self.epsilon_metrics(roster),
         }
         rows = roster.known.get(MIX, np.empty((roster.num_clients, 0)))[cohort]
@@ -264,7 +272,7 @@ class BalancedCohort(LabelSurvey):
         if len(rows) > 0:
             mix = rows.mean(0)
             metrics["cohort_mix"] = mix.tolist()
-            metrics |= mix_distances("cohort_mix", mix - candidates.goal)
+            metrics |= mix_distances("cohort_mix", mix - self._find_goal(roster.known[MIX]))
         return metrics
 
     def _find_overdue(self, roster: Roster) -> Ints:

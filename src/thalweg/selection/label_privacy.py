@@ -99,13 +99,15 @@ class LabelPrivacy:
         return account._replace(num_arrived=account.num_arrived + count)
 
     def release(
-        self, account: PrivacyAccount, counts: Floats, span: int | None, rng: NoiseGenerator
+        self, account: PrivacyAccount, counts: Floats, span: int | None, rng: NoiseGenerator | None
     ) -> tuple[PrivacyAccount, Floats | None]:
         """Return the account afterwards and the counts (C,) to report; None: no report.
 
-        `counts` are the true counts. `span` is that of the counter (`LabelCounter.span`).
+        `counts` are the true counts. `span` is that of the counter (`LabelCounter.span`). `rng` is
+        needed with `epsilon` only.
         """
         if self.epsilon is not None:
+            assert rng is not None
             counts = counts + rng.laplace(0.0, self.scale, len(counts))
             account = self._charge(account, self.epsilon, span)
         # Before clipping, which could only raise the sum. If min_count is 0 the test is off, also
@@ -114,9 +116,10 @@ class LabelPrivacy:
         if self.epsilon is not None:
             counts = clip_counts(counts)
         mix = frequencies(counts)
-        change = np.abs(mix - account.last_mix).sum()
         is_unchanged = (
-            self.min_change is not None and account.reports > 0 and change <= self.min_change
+            self.min_change is not None
+            and account.reports > 0
+            and np.abs(mix - account.last_mix).sum() <= self.min_change
         )
         if is_few or is_unchanged:
             return account, None

@@ -83,7 +83,10 @@ class LabelSurvey:
         label_counts: LabelCounts = context.label_counts
         true = self.counter.histogram(label_counts.counter_state, context)
         account, counts = self.privacy.release(
-            label_counts.account, true, self.counter.span, context.noise
+            label_counts.account,
+            true,
+            self.counter.span,
+            None if self.privacy.epsilon is None else context.noise,
         )
         label_counts = label_counts._replace(account=account)
         if counts is None:

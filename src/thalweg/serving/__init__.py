@@ -14,6 +14,7 @@ from thalweg.serving.base import (
     AdjustsModel,
     ArrivedSamples,
     RestartsServing,
+    ServesTogether,
     Serving,
 )
 from thalweg.serving.best_recent import BestRecent  # fixed share over recent losses
@@ -33,5 +34,6 @@ __all__ = [
     "ArrivedSamples",
     "BestRecent",
     "RestartsServing",
+    "ServesTogether",
     "Serving",
 ]

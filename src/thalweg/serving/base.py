@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -76,6 +77,20 @@ class AdjustsModel(Protocol):
         """Return (C,) what is added to the log-probabilities of the received model.
 
         Empty: nothing yet.
+        """
+        ...
+
+
+@runtime_checkable
+class ServesTogether(Protocol):
+    """A serving policy that predicts for several clients at once, which is faster."""
+
+    def serve_together(
+        self, states: Sequence[Any], samples: ArrivedSamples, sizes: Sequence[int]
+    ) -> tuple[list[Any], npt.NDArray[Any]]:
+        """Return the next states and the predictions of `serve` for several clients, bit by bit.
+
+        The first `sizes[0]` samples are those of the first client, and so on. Targets are classes.
         """
         ...
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from thalweg.serving.base import (
     ArrivedSamples,
     Bools,
 )
-from thalweg.serving.label_offsets import LabelOffsets, adjust, learn_offsets
-from thalweg.theory import fixed_share, optimal_rates
+from thalweg.serving.label_offsets import LabelOffsets, adjust, learn_offsets_together
+from thalweg.theory import fixed_shares, optimal_rates
 
 FLOOR = 0.01  # share of the uniform distribution in the probabilities of the log loss
 SCALE = 4.0  # variances of the targets at which squared errors are clipped
@@ -171,29 +172,48 @@ class BestRecent:
     def serve(
         self, state: RecentWeights, samples: ArrivedSamples
     ) -> tuple[RecentWeights, npt.NDArray[Any]]:
+        states, predicted = self.serve_together([state], samples, [len(samples.targets)])
+        return states[0], predicted
+
+    def serve_together(
+        self, states: Sequence[RecentWeights], samples: ArrivedSamples, sizes: Sequence[int]
+    ) -> tuple[list[RecentWeights], npt.NDArray[Any]]:
         number = len(samples.names)
-        weights = _add_predictors(state.weights, number)
+        states = list(states)
+        weights = [_add_predictors(state.weights, number) for state in states]
         if ADJUSTED in samples.names:
-            state, samples = self._adjust(state, samples)
-        is_known = np.asarray(np.isfinite(samples.outputs).all(axis=2)).T  # (n, J)
-        finite = np.where(is_known.T[:, :, None], samples.outputs, 0.0)
-        samples = samples._replace(outputs=finite)
-        if self.feedback == "round" and LAST_LABEL in samples.names and len(finite[0]):
-            samples, is_known = _hold_last_label(samples, is_known)
+            states, samples = self._adjust(states, samples, sizes)
+        is_finite: Bools = np.asarray(np.isfinite(samples.outputs).all(axis=2))  # (J, n)
+        if not is_finite.all():
+            finite = np.where(is_finite[:, :, None], samples.outputs, 0.0)
+            samples = samples._replace(outputs=finite)
+        is_known: Bools = is_finite.T
+        if self.feedback == "round" and LAST_LABEL in samples.names:
+            samples, is_known = _hold_last_label(samples, is_known, sizes)
         outputs = self._smooth_last_label(samples)
-        state, losses = self._compute_losses(state, samples, outputs)
+        states, losses = self._compute_losses(states, samples, outputs, sizes)
         rates = optimal_rates(number, self.switch_every)
         eta = self._choose_eta(rates.eta, samples)
         losses = np.where(is_known, losses, np.nan)
         if self.feedback == "round":  # a round is one step
-            losses = losses.sum(axis=0, keepdims=True)[: len(losses)]
-        run = fixed_share(weights, losses, eta, rates.alpha)
-        before = weights if self.feedback == "round" else run.before
-        used = self._select(np.broadcast_to(before, is_known.shape), is_known)
+            parts = np.split(losses, np.cumsum(sizes)[:-1])
+            steps = [part.sum(axis=0, keepdims=True)[: len(part)] for part in parts]
+            runs = fixed_shares(
+                weights, np.concatenate(steps), list(map(len, steps)), eta, rates.alpha
+            )
+            before = np.repeat(weights, sizes, axis=0)
+        else:
+            runs = fixed_shares(weights, losses, sizes, eta, rates.alpha)
+            before = np.concatenate([run.before for run in runs])
+        used = self._select(before, is_known)
         mixed = np.einsum("nj,jnc->nc", used, outputs)
         predicted = mixed if samples.is_regression else mixed.argmax(axis=1)
         default = _find_default(samples.names)
-        return state._replace(weights=run.after, latest=0.0, default=default), predicted
+        states = [
+            state._replace(weights=run.after, latest=0.0, default=default)
+            for state, run in zip(states, runs, strict=True)
+        ]
+        return states, predicted
 
     def get_offsets(self, state: RecentWeights) -> Floats:
         """Return (C,) the offsets of the classes of the adjusted model; empty: none yet."""
@@ -225,16 +245,22 @@ class BestRecent:
         return np.asarray(self._select(weights[None], available[None])[0])
 
     def _adjust(
-        self, state: RecentWeights, samples: ArrivedSamples
-    ) -> tuple[RecentWeights, ArrivedSamples]:
-        """Return the state and the samples with the outputs of the adjusted model."""
+        self, states: list[RecentWeights], samples: ArrivedSamples, sizes: Sequence[int]
+    ) -> tuple[list[RecentWeights], ArrivedSamples]:
+        """Return the states and the samples with the outputs of the adjusted model."""
         outputs, row = samples.outputs.copy(), samples.names.index(ADJUSTED)
         received = outputs[samples.names.index(LATEST)]
         labels = samples.targets.astype(np.int64)
-        state_after, outputs[row] = learn_offsets(state.labels, received, labels, self.horizon)
+        learnt, outputs[row] = learn_offsets_together(
+            [state.labels for state in states], received, labels, sizes, self.horizon
+        )
         if self.feedback == "round":  # no label is known before the end of the round
-            outputs[row] = adjust(state.labels, received)
-        return state._replace(labels=state_after), samples._replace(outputs=outputs)
+            parts = np.split(received, np.cumsum(sizes)[:-1])
+            outputs[row] = np.concatenate(
+                [adjust(state.labels, part) for state, part in zip(states, parts, strict=True)]
+            )
+        states = [state._replace(labels=each) for state, each in zip(states, learnt, strict=True)]
+        return states, samples._replace(outputs=outputs)
 
     def _select(self, weights: Floats, available: Bools) -> Floats:
         """Return (n, J) the weights with which predictors are mixed."""
@@ -260,28 +286,35 @@ class BestRecent:
         return outputs
 
     def _compute_losses(
-        self, state: RecentWeights, samples: ArrivedSamples, outputs: Floats
-    ) -> tuple[RecentWeights, Floats]:
-        """Return the state with the statistics of the targets, and losses (n, J) in [0, 1]."""
+        self,
+        states: list[RecentWeights],
+        samples: ArrivedSamples,
+        outputs: Floats,
+        sizes: Sequence[int],
+    ) -> tuple[list[RecentWeights], Floats]:
+        """Return the states with the statistics of the targets, and losses (n, J) in [0, 1]."""
         if samples.is_regression:
-            return _compute_squared_errors(state, samples)
+            return _compute_squared_errors(states, samples, sizes)
         targets = samples.targets.astype(np.int64)
         if self.loss == "error":
-            return state, (outputs.argmax(axis=2) != targets).T.astype(np.float64)
+            return states, (outputs.argmax(axis=2) != targets).T.astype(np.float64)
         classes = outputs.shape[2]
-        found = np.take_along_axis(outputs, targets[None, :, None], axis=2)[:, :, 0].T
+        found = outputs[:, np.arange(len(targets)), targets].T
         losses = -np.log((1 - FLOOR) * found + FLOOR / classes)
-        return state, np.asarray(losses / _log_loss_range(classes))
+        return states, np.asarray(losses / _log_loss_range(classes))
 
 
-def _hold_last_label(samples: ArrivedSamples, is_known: Bools) -> tuple[ArrivedSamples, Bools]:
+def _hold_last_label(
+    samples: ArrivedSamples, is_known: Bools, sizes: Sequence[int]
+) -> tuple[ArrivedSamples, Bools]:
     """Return the samples with the last label of the round before in place of that of each sample.
 
     `is_known` (n, J) is changed in the same way.
     """
     row = samples.names.index(LAST_LABEL)
     outputs, is_known = samples.outputs.copy(), is_known.copy()
-    outputs[row], is_known[:, row] = outputs[row, :1], is_known[0, row]
+    firsts = np.repeat(np.cumsum([0, *sizes])[:-1], sizes)  # the first sample of each one's client
+    outputs[row], is_known[:, row] = outputs[row, firsts], is_known[firsts, row]
     return samples._replace(outputs=outputs), is_known
 
 
@@ -310,23 +343,26 @@ def _log_loss_range(classes: int) -> float:
 
 
 def _compute_squared_errors(
-    state: RecentWeights, samples: ArrivedSamples
-) -> tuple[RecentWeights, Floats]:
-    """Return the state after the targets, and the scaled and clipped errors (n, J).
+    states: list[RecentWeights], samples: ArrivedSamples, sizes: Sequence[int]
+) -> tuple[list[RecentWeights], Floats]:
+    """Return the states after the targets, and the scaled and clipped errors (n, J).
 
     Without a variance so far, each error other than 0 counts as 1.
     """
     errors = ((samples.outputs - samples.targets) ** 2).mean(axis=2).T  # (n, J)
-    number, squares = state.num_targets, state.squares
-    mean = state.mean if number else np.zeros(samples.targets.shape[1])
-    scales = np.empty(len(samples.targets))
-    for row, target in enumerate(samples.targets.astype(np.float64)):
-        scales[row] = SCALE * squares / max(number, 1)
-        number += 1
-        change = target - mean
-        mean = mean + change / number
-        squares += float((change * (target - mean)).mean())
-    limits = np.broadcast_to(scales[:, None], errors.shape)
+    scales: list[float] = []
+    after, targets = [], iter(samples.targets.astype(np.float64))
+    for state, size in zip(states, sizes, strict=True):
+        number, squares = state.num_targets, state.squares
+        mean = state.mean if number else np.zeros(samples.targets.shape[1])
+        for target in itertools.islice(targets, size):
+            scales.append(SCALE * squares / max(number, 1))
+            number += 1
+            change = target - mean
+            mean = mean + change / number
+            squares += float((change * (target - mean)).mean())
+        after.append(state._replace(num_targets=number, mean=mean, squares=squares))
+    limits = np.broadcast_to(np.array(scales, dtype=np.float64)[:, None], errors.shape)
     is_clipped = errors >= limits
     losses = np.divide(errors, limits, out=(errors > 0).astype(float), where=~is_clipped)
-    return state._replace(num_targets=number, mean=mean, squares=squares), losses
+    return after, losses

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.types import Floats, Ints
 
@@ -61,25 +63,74 @@ def learn_offsets(
     >>> state.offsets.tolist(), adjusted[9].tolist()  # 5 / (10 + 2.5)
     ([0.4, -0.4], [0.5, 0.5])
     """
-    num_classes = probs.shape[1]
-    if len(state.offsets) == 0:
-        zeros = np.zeros(num_classes)
-        state = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
-    adjusted = np.full_like(probs, np.nan)
+    states, adjusted = learn_offsets_together([state], probs, labels, [len(labels)], horizon)
+    return states[0], adjusted
+
+
+def learn_offsets_together(
+    states: Sequence[LabelOffsets],
+    probs: Floats,
+    labels: Ints,
+    sizes: Sequence[int],
+    horizon: float,
+) -> tuple[list[LabelOffsets], Floats]:
+    """`learn_offsets` of several clients, of which each has the next samples of the table.
+
+    The first `sizes[0]` samples are those of the first client, and so on. The bits are those of
+    each client alone.
+    """
+    num_clients, num_classes = len(states), probs.shape[1]
+    zeros = np.zeros(num_classes)
+    new = LabelOffsets(zeros, zeros, np.zeros((2, num_classes)))
+    states = [state if len(state.offsets) else new for state in states]
+    offsets = np.stack([state.offsets for state in states])  # (K, C)
+    curvature = np.stack([state.curvature for state in states])
+    pending = np.array([state.pending for state in states])
     finite = np.flatnonzero(np.isfinite(probs).all(axis=1))
-    while len(finite):
-        rows, finite = np.split(finite, [BLOCK - state.pending])
-        q = adjusted[rows] = adjust(state, probs[rows])
-        gradients = (labels[rows, None] == np.arange(num_classes)) - q
-        terms = np.stack([gradients, q * (1 - q)], axis=1)  # (samples, 2, C)
-        sums = np.concatenate([state.sums[None], terms]).sum(axis=0)  # in the order of arrival
-        state = state._replace(sums=sums, pending=state.pending + len(rows))
-        if state.pending == BLOCK:
-            state = _take_step(state, horizon)
-    return state, adjusted
-
-
-def _take_step(state: LabelOffsets, horizon: float) -> LabelOffsets:
-    curvature = np.exp(-BLOCK / horizon) * state.curvature + state.sums[1]
-    offsets = state.offsets + state.sums[0] / (PRIOR + curvature)
-    return LabelOffsets(offsets - offsets.mean(), curvature, np.zeros_like(state.sums))
+    owner = np.repeat(np.arange(num_clients), sizes)[finite]
+    counts = np.bincount(owner, minlength=num_clients)
+    # The position of each sample in the sequence of its client, from its first open block on.
+    place = np.arange(len(finite)) + (pending - np.cumsum(counts) + counts)[owner]
+    block, slot = np.divmod(place, BLOCK)
+    num_blocks = int(block.max(initial=-1)) + 1
+    limited = np.ones((num_blocks, num_clients, BLOCK, num_classes))
+    limited[block, owner, slot] = np.maximum(probs[finite], LEAST)
+    is_label = np.zeros(limited.shape, dtype=bool)
+    is_label[block, owner, slot, labels[finite]] = True
+    is_empty = np.ones(limited.shape[:3], dtype=bool)
+    is_empty[block, owner, slot] = False
+    has_empty = np.asarray(is_empty.any(axis=(1, 2)), dtype=bool).tolist()
+    is_full = np.greater((pending + counts) // BLOCK, np.arange(num_blocks)[:, None])  # (blocks, K)
+    # The terms of a block follow the sums before it, and are added in the order of arrival.
+    terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))
+    sums = np.stack([state.sums for state in states])
+    decay = np.exp(-BLOCK / horizon)
+    for number, q in enumerate(limited):
+        q *= np.exp(offsets)[:, None]
+        q /= q.sum(axis=2, keepdims=True)
+        terms[:, 0] = sums
+        np.subtract(is_label[number], q, out=terms[:, 1:, 0])
+        np.multiply(q, 1 - q, out=terms[:, 1:, 1])
+        if has_empty[number]:
+            terms[:, 1:][is_empty[number]] = 0.0
+        sums = terms.sum(axis=1)
+        full: npt.NDArray[np.bool_] = is_full[number]
+        if full.any():
+            stepped = decay * curvature + sums[:, 1]
+            moved = offsets + sums[:, 0] / (PRIOR + stepped)
+            moved -= moved.sum(axis=1, keepdims=True) / num_classes
+            if full.all():
+                offsets, curvature, sums = moved, stepped, np.zeros_like(sums)
+            else:
+                rows = full[:, None]
+                offsets, curvature = (
+                    np.where(rows, moved, offsets),
+                    np.where(rows, stepped, curvature),
+                )
+                sums[full] = 0.0
+    adjusted = np.full_like(probs, np.nan)
+    adjusted[finite] = limited[block, owner, slot]
+    left = ((pending + counts) % BLOCK).tolist()
+    return [
+        LabelOffsets(*each) for each in zip(offsets, curvature, sums, left, strict=True)
+    ], adjusted

@@ -169,9 +169,11 @@ class Presence:
         return Opening(reason, {"joined": joined, "left": left, "share": share})
 
     def _find_alarms(self, state: PresenceState, rnd: int, members: Bools) -> Opening | None:
+        if self.alarm_share is None:
+            return None
         recent = state.alarm_rounds >= max(rnd - self.alarm_window, 0)
         number, count = int((recent & members).sum()), int(members.sum())
-        if self.alarm_share is None or number < self.alarm_share * count or number == 0:
+        if number < self.alarm_share * count or number == 0:
             return None
         reason = f"alarms of {number} of {count} clients in the last {self.alarm_window} rounds"
         return Opening(reason, {"alarms": number, "share": number / count})

@@ -107,6 +107,7 @@ from thalweg.theory.tracking import (
     FixedShare,
     SharingRates,
     fixed_share,
+    fixed_shares,
     mix_regret_bound,
     optimal_alpha,
     optimal_eta,
@@ -160,6 +161,7 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "rdp_epsilon",  # privacy loss from Renyi divergences
     # choice among predictors
     "fixed_share",  # weights that follow the best predictor as it changes
+    "fixed_shares",  # those of several forecasters
     "FixedShare",  # weights before and after the samples, and mix losses
     "mix_regret_bound",  # bound of the mix loss for a number of switches
     "tracking_regret_bound",  # bound of the weighted mean loss

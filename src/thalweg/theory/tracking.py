@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,42 +53,104 @@ def fixed_share(
     >>> fixed_share([0.5, 0.5], [[0, 1]], math.log(2), 0.3).after.round(4).tolist()
     [0.6167, 0.3833]
     """
-    eta, alpha = positive(eta, "eta"), _at_most_one(alpha, "alpha")
-    now = distribution(weights, "weights").tolist()
     table = as_array(losses, "losses")
-    if table.ndim != 2 or table.shape[1] != len(now) or np.isinf(table).any():
+    return fixed_shares([weights], table, [len(table)] if table.ndim else [], eta, alpha)[0]
+
+
+def fixed_shares(
+    weights: Sequence[npt.ArrayLike],
+    losses: npt.ArrayLike,
+    sizes: Sequence[int],
+    eta: float,
+    alpha: float,
+) -> list[FixedShare]:
+    """`fixed_share` of several forecasters, each with weights of its own.
+
+    The first `sizes[0]` rows of `losses` are those of the first one, and so on.
+
+    >>> found = fixed_shares([[0.5, 0.5]] * 2, [[0, 1], [1, 0]], [1, 1], math.log(2), alpha=0)
+    >>> [each.after.round(4).tolist() for each in found]
+    [[0.6667, 0.3333], [0.3333, 0.6667]]
+    """
+    eta, alpha = positive(eta, "eta"), _at_most_one(alpha, "alpha")
+    starts = [distribution(each, "weights").tolist() for each in weights]
+    table = as_array(losses, "losses")
+    number = len(starts[0]) if starts else 0
+    is_valid = table.ndim == 2 and all(len(start) == table.shape[1] for start in starts)
+    if not is_valid or np.isinf(table).any():
         raise ConfigError(
-            f"losses must be finite or nan, with a column for each of {len(now)} predictors, got "
+            f"losses must be finite or nan, with a column for each of {number} predictors, got "
             f"shape {table.shape}."
         )
+    if len(sizes) != len(starts) or sum(sizes) != len(table):
+        raise ConfigError(
+            f"sizes must be {len(starts)} numbers of samples with the sum {len(table)}, got "
+            f"{list(sizes)}."
+        )
     is_missing = np.isnan(table)
-    lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
-    lowest = np.where(np.isfinite(lowest), lowest, 0.0)
-    excess = np.where(is_missing, lowest, table) - lowest
-    factors = np.where(is_missing, 0.0, np.exp(-eta * excess))
-    missing = [np.flatnonzero(row).tolist() for row in is_missing] if is_missing.any() else []
-    rows, ratios, kept, added = [], [], 1 - alpha, alpha / len(now)
-    for number, sample in enumerate(factors.tolist()):  # plain floats: there are few predictors
-        rows.append(now)
-        moved = [weight * factor for weight, factor in zip(now, sample, strict=True)]
-        absent = missing[number] if missing else ()
-        # The difference from one would be inexact, or 0, if nearly all weight is on absent ones.
-        old = sum(w for j, w in enumerate(now) if j not in absent) if absent else 1.0
-        new = sum(moved)
-        has_weight = new > 0
-        ratios.append(new / old if has_weight else 1.0)
-        if has_weight:
-            moved = [weight / new * old for weight in moved]
-            for j in absent:
+    missing: dict[int, list[int]] = {}  # the predictors without a loss, of samples with some
+    if is_missing.any():
+        for sample, predictor in zip(
+            *(each.tolist() for each in is_missing.nonzero()), strict=True
+        ):
+            missing.setdefault(sample, []).append(predictor)
+        lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
+        lowest = np.where(np.isfinite(lowest), lowest, 0.0)
+        excess = np.where(is_missing, lowest, table) - lowest
+        factors = np.where(is_missing, 0.0, np.exp(-eta * excess)).tolist()
+    else:
+        lowest = table.min(axis=1, keepdims=True) if number else np.zeros((len(table), 1))
+        factors = np.exp(-eta * (table - lowest)).tolist()
+    ends = np.cumsum([0, *sizes]).tolist()
+    runs = [
+        _share_weights(start, factors[first:last], missing, first, alpha)
+        for start, first, last in zip(starts, ends, ends[1:], strict=False)
+    ]
+    weights_before = [weight for each, _, _ in runs for weight in each]
+    before = np.array(weights_before, dtype=np.float64).reshape(table.shape)
+    ratios = np.array([ratio for _, _, each in runs for ratio in each], dtype=np.float64)
+    mix_losses = lowest[:, 0] - np.log(ratios) / eta
+    return [
+        FixedShare(before[first:last], np.array(after, dtype=np.float64), mix_losses[first:last])
+        for (_, after, _), first, last in zip(runs, ends, ends[1:], strict=False)
+    ]
+
+
+def _share_weights(
+    now: list[float],
+    factors: list[list[float]],
+    missing: Mapping[int, list[int]],
+    first: int,
+    alpha: float,
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the weights before each sample, one after another, those after the last sample, and
+    the ratios of the sums of the weights.
+
+    `missing` are the predictors without a loss by sample, where `first` is the number of the first
+    one.
+    """
+    before: list[float] = []
+    ratios, kept, added = [], 1 - alpha, alpha / len(now)
+    for number, sample in enumerate(factors, first):  # plain floats: there are few predictors
+        before += now
+        moved = list(map(operator.mul, now, sample))
+        total = sum(moved)
+        if missing and (absent := missing.get(number)):
+            # The difference from one would be inexact, or 0, if nearly all weight is on absent ones.
+            old = sum([weight for j, weight in enumerate(now) if j not in absent])
+            has_weight = total > 0
+            ratios.append(total / old if has_weight else 1.0)
+            moved = [weight / total * old for weight in moved] if has_weight else now
+            for j in absent if has_weight else ():
                 moved[j] = now[j]
+            now = [kept * weight + added for weight in moved]
+        elif total > 0:
+            ratios.append(total)
+            now = [kept * (weight / total) + added for weight in moved]
         else:
-            moved = now
-        now = [kept * weight + added for weight in moved]
-    return FixedShare(
-        np.array(rows, dtype=np.float64).reshape(table.shape),
-        np.array(now, dtype=np.float64),
-        lowest[:, 0] - np.log(np.array(ratios, dtype=np.float64)) / eta,
-    )
+            ratios.append(1.0)
+            now = [kept * weight + added for weight in now]
+    return before, now, ratios
 
 
 def mix_regret_bound(

@@ -133,7 +133,9 @@ def note_alarms(ctx: RoundContext) -> None:
         return
     for model in np.unique(updates.models).tolist():
         clients = np.unique(updates.clients[updates.models == model])
-        is_alarmed = np.isin(clients, ctx.alarmed)
+        is_alarmed = np.zeros(len(clients), dtype=bool)
+        if len(ctx.alarmed):
+            is_alarmed = np.isin(clients, ctx.alarmed)
         rules[model], decision = rule.note_alarms(rules[model], clients, is_alarmed)
         if decision is not None:
             decisions = ctx.extra_metrics.setdefault("decisions", [])
@@ -181,6 +183,8 @@ def _collect_counts(updates: Updates, rows: Bools) -> tuple[Ints, Floats]:
 
 def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]:
     """Return (K, 1) values: what each client has to do before samples arrive."""
+    if not is_pending.any():
+        return {}
     effect, columns = recipe.effect, {}
     if effect.keep < 1:
         columns["shrink"] = np.where(is_pending, effect.keep, 1.0)
@@ -191,11 +195,7 @@ def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]
     serving: object = recipe.serving
     if isinstance(serving, RestartsServing):
         columns["serving"] = is_pending
-    return {
-        name: column[:, None].astype(np.float32)
-        for name, column in columns.items()
-        if is_pending.any()
-    }
+    return {name: column[:, None].astype(np.float32) for name, column in columns.items()}
 
 
 def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:

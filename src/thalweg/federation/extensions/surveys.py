@@ -11,6 +11,7 @@ import numpy as np
 
 from thalweg.core.capabilities import ModelProbe, Surveys
 from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.noise import NoiseGenerator
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Supply, SurveyResponses
 from thalweg.federation.base import SurveyStage
@@ -71,15 +72,19 @@ def send_survey(
     roster = roster if cohort is None else replace(roster, cohort=cohort)
     if not isinstance(policy, Surveys):
         return no_clients, {}
-    clients = np.unique(policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd)))
-    clients = clients if more is None else np.union1d(clients, more)
-    if not np.isin(clients, roster.present).all():
+    clients = policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd))
+    if len(clients) == 0 and (more is None or len(more) == 0):
+        return no_clients, {}
+    if more is None and clients is roster.present:
+        is_valid = True
+    else:
+        clients = np.unique(clients) if more is None else np.union1d(clients, more)
+        is_valid = bool(np.isin(clients, roster.present).all())
+    if not is_valid:
         raise ConfigError(
             f"{type(policy).__name__}.choose_surveyed must return some of the "
             f"{len(roster.present)} clients that are present, got {clients.tolist()}."
         )
-    if len(clients) == 0:
-        return no_clients, {}
     clients = clients.astype(np.int64)
     responses = ctx.federation.survey(clients, stage, bank, ctx.rnd)
     _check_responses(responses, len(clients), stage)
@@ -144,12 +149,19 @@ class ClientSurveyContext:
     ) -> None:
         self._program, self._state = program, state
         self._request, self._make_probe = request, make_probe
-        draw = SURVEY_DRAWS[request.stage]
-        self.rng = rng_for(program.seed, draw, request.rnd, request.client)
-        self.noise = program.noise.choose_generator(self.rng)
         self.num_classes, self.num_models = program.num_classes, len(request.bank)
         self.lr, self.label_counts, self.split = program.local.lr, state.label_counts, state.split
         self.rnd = request.rnd
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        request = self._request
+        draw = SURVEY_DRAWS[request.stage]
+        return rng_for(self._program.seed, draw, request.rnd, request.client)
+
+    @cached_property
+    def noise(self) -> NoiseGenerator:
+        return self._program.noise.choose_generator(self.rng)
 
     @cached_property
     def held(self) -> Ints:
