@@ -12,6 +12,7 @@ PREDICTORS = {
     "latest": "the received model",
     "averaged": "the averaged model",
     "trained": "the locally trained model",
+    "adjusted": "the adjusted model",
     "model": "single models of the bank",
     "last_label": "the last label",
 }
