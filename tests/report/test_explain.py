@@ -49,6 +49,14 @@ def test_predictors_that_clients_do_not_use_are_left_out():
     assert explain_rows(rows) == ["After round 1: Clients predict with the received model (100%)."]
 
 
+def test_all_predictors_are_named_in_words():
+    rows = [{"round": 1, "serving_weights": {"adjusted": 0.75, "trained": 0.25}}]
+    assert explain_rows(rows) == [
+        "After round 1: Clients predict with the adjusted model (75%) and the locally trained "
+        "model (25%)."
+    ]
+
+
 def test_a_page_lists_decisions_and_escapes_them():
     rows = [{"round": 7, "decisions": [{"what": "wait", "reason": "a < b"}]}]
     text = decisions_section([cell([{"round": 1}], "fedavg"), cell(rows)])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.bank.base import BankAssignment, SplitContext, is_step_start, require_cohort
+from thalweg.bank.contradictions import Contradictions, Seen, compute_lower_limits
 from thalweg.bank.prototype_set import (
     ERRORS,
     Output,
@@ -20,23 +20,19 @@ from thalweg.bank.prototype_set import (
 from thalweg.bank.prototype_set import NEW as NEW_PROTOTYPE
 from thalweg.bank.prototype_set import OLD as OLD_PROTOTYPE
 from thalweg.bank.soft import SLACK
+from thalweg.bank.two_mixtures_state import (
+    TwoMixturesState,
+    add_models,
+    init_state,
+    keep_models,
+    normalise,
+)
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.decisions import make_decision
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
-from thalweg.theory import (
-    count_clusters,
-    differ_significantly,
-    fill_missing,
-    label_conflict,
-    label_mass,
-    label_priors,
-    mean_errors,
-    merge_agreeing,
-    responsibilities,
-)
-from thalweg.theory.masked_kmeans import mean_present
+from thalweg.theory import label_mass, label_priors, responsibilities
 
 LOSSES = "model_losses"  # survey response
 LEAST_LOSSES = "least_model_losses"  # survey response
@@ -51,41 +47,10 @@ MASS = "period_mass"  # upload
 Bools = npt.NDArray[np.bool_]
 
 
-class TwoMixturesState(NamedTuple):
-    """The server's state."""
-
-    new: Floats  # (N, models) mixture of each client for new samples; zeros: none yet
-    old: Floats  # (N, models) mixture for samples of earlier periods; zeros: none
-    began: Ints  # (N,) first round of each client's period
-    mass: Floats32  # (N, models, C) label mass of each model, as last received
-    opened: Ints  # (models,) the round in which each model was opened
-    last_used: Ints  # (models,) last round in which a client had a relevant share of the model
-    surveyed: Ints  # (N,) round of the last response to a survey; 0: none yet
-    changed: int  # round of the last step start or alarm
-    decisions: list[dict[str, Any]]  # models opened and closed in the last round
-
-
 class PeriodMass(NamedTuple):
     """The state of a client: what it uploads after training."""
 
     mass: Floats32  # (2, models, C) label mass in new and in old samples; empty: one model
-
-
-class Seen(NamedTuple):
-    """The responses of the surveyed clients."""
-
-    clients: Ints  # (K,)
-    prototypes: Floats  # (K, C, O) of their new samples; nan: missing classes
-    old: Floats  # (K, C, O) of their old samples
-    new_errors: Floats  # (K, C) standard errors of the prototypes; nan: not known
-    old_errors: Floats  # (K, C)
-    losses: Floats  # (K, models) mean loss of each model on their new samples
-    least_losses: Floats  # (K, models) lower confidence limits of these means
-    new_since: Ints  # (K,) the round in which the new samples arrived
-
-    def select(self, rows: Bools) -> Seen:
-        """Return the responses of some clients."""
-        return Seen._make(values[rows] for values in self)
 
 
 @dataclass(frozen=True)
@@ -112,10 +77,10 @@ class TwoMixtures:
     returns the prototypes of its new and of its old samples (mean outputs of all models for each
     class, as in FedDAA) and the mean loss of each model on the new ones:
 
-    - If the labels of a client contradict the mean of all prototypes, the prototypes are clustered
+    - If the labels of a client contradict the mean of all others, the prototypes are clustered
       (`theory.count_clusters`). Clients whose labels contradict the others of their cluster are
-      separated. Clusters are merged unless their labels contradict each other and
-      no model has a loss of at most `sufficient_loss` on both. Usually one cluster remains.
+      separated. Clusters are merged unless their labels contradict each other and no model has a
+      loss of at most `sufficient_loss` on both. Usually one cluster remains.
     - Labels contradict each other if `theory.label_conflict` is above `max_conflict` and the
       prototypes differ by more than chance: at the level `significance` of a test with their
       standard errors. The errors of a client count as 0 if every model predicts its new samples
@@ -208,6 +173,12 @@ class TwoMixtures:
             patience="[1, inf)",
             max_clusters="[1, MODELS]",
             significance="(0, 1]",
+        )
+
+    @property
+    def _contradictions(self) -> Contradictions:
+        return Contradictions(
+            self.max_conflict, self.sufficient_loss, self.max_clusters, self.significance
         )
 
     @property
@@ -348,17 +319,7 @@ class TwoMixtures:
     # --- the server part ---
 
     def init(self, num_clients: int, num_classes: int) -> TwoMixturesState:
-        return TwoMixturesState(
-            new=np.zeros((num_clients, 1)),
-            old=np.zeros((num_clients, 1)),
-            began=np.zeros(num_clients, dtype=np.int64),
-            mass=np.zeros((num_clients, 1, num_classes), dtype=np.float32),
-            opened=np.full(1, -1, dtype=np.int64),
-            last_used=np.zeros(1, dtype=np.int64),
-            surveyed=np.zeros(num_clients, dtype=np.int64),
-            changed=0,
-            decisions=[],
-        )
+        return init_state(num_clients, num_classes)
 
     def assign(
         self, state: TwoMixturesState, roster: Roster, responses: SurveyResponses, num_models: int
@@ -395,7 +356,7 @@ class TwoMixtures:
         mixtures, has_mixture = state.new.copy(), state.new.any(axis=1)
         mean = mixtures[has_mixture].mean(axis=0) if has_mixture.any() else 1 / num_models
         mixtures[~has_mixture] = mean
-        return _normalise(mixtures)
+        return normalise(mixtures)
 
     def shares(self, state: TwoMixturesState, num_models: int) -> Floats:
         shares: Floats = self.mixtures(state, num_models).mean(axis=0)
@@ -434,7 +395,7 @@ class TwoMixtures:
                 nothing, no_rows, no_rows, no_errors, no_errors, no_losses, no_losses, nothing
             )
         has_responded = ~np.isnan(responses[NEW_PROTOTYPE]).any(axis=1)
-        seen = Seen(
+        return Seen(
             found.clients,
             found.new,
             found.old,
@@ -444,26 +405,24 @@ class TwoMixtures:
             least[has_responded],
             found.new_since,
         )
-        is_missing = np.isnan(seen.losses + seen.least_losses).any(axis=1)
-        return seen.select(np.asarray(~is_missing))
 
     def _match_clusters(
         self, state: TwoMixturesState, seen: Seen, starting: Bools, mix: Floats, rnd: int
     ) -> tuple[TwoMixturesState, Floats, list[dict[str, Any]]]:
         """Give each cluster of clients a model, and start the mixtures of its clients with it."""
         num_models = len(mix)
-        groups = self._find_groups(seen)
+        groups = self._contradictions.find_groups(seen)
         num_groups = int(groups.max()) + 1
-        means = self._mean_losses(seen, groups)
+        means = self._contradictions.mean_losses(seen, groups)
         new_cost = float(np.log(state.mass.shape[2])) + self.sufficient_loss
-        contradicts = num_groups > 1 or self._has_changed(seen)
+        contradicts = num_groups > 1 or self._contradictions.has_changed(seen)
         if not contradicts and means.min() > self.sufficient_loss:
             # No model fits all, and none is missing: each starting client takes its best one.
             moved = seen.select(starting[seen.clients])
             return self._seed(state, moved, moved.losses.argmin(axis=1)), mix, []
         costs = self._keep_young(state, seen, groups, means, rnd)
-        is_open = seen.losses.min(axis=1) > self.sufficient_loss
-        needs_model = np.bincount(groups[is_open], minlength=num_groups) > 0
+        unfit = self._contradictions.find_unfit(seen)
+        needs_model = np.bincount(groups[unfit], minlength=num_groups) > 0
         room = max(min(self.max_models - num_models, num_groups), 0)
         of_new = np.where(needs_model, new_cost, NEVER)[:, None]
         model_of = match_models(costs, np.repeat(of_new, room, axis=1))
@@ -474,8 +433,8 @@ class TwoMixtures:
             opened.append(
                 make_decision(
                     "open-model",
-                    f"the labels of {size} clients contradict those of {why}; the loss of model "
-                    f"{parent} on their new samples is {means[group, parent]:.2f}",
+                    f"the labels of {size} client{'s' * (size > 1)} contradict those of {why}; the "
+                    f"loss of model {parent} on their new samples is {means[group, parent]:.2f}",
                     model=len(mix),
                     parent=parent,
                     clients=size,
@@ -484,23 +443,9 @@ class TwoMixtures:
             )
             model_of[group] = len(mix)
             mix = np.vstack([mix, np.eye(num_models)[parent]])
-        state = _add_models(state, len(mix) - num_models, rnd)
+        state = add_models(state, len(mix) - num_models, rnd)
         models = self._prefer_own(state, seen, model_of[groups], rnd)
         return self._seed(state, seen, models), mix, opened
-
-    def _mean_losses(self, seen: Seen, groups: Ints) -> Floats:
-        """Return (groups, models) the mean losses of each group.
-
-        Clients for which one of the models is sufficient count only if there are no others.
-        """
-        is_open = seen.losses.min(axis=1) > self.sufficient_loss
-        members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
-        return np.stack(
-            [
-                seen.losses[rows[is_open[rows]] if is_open[rows].any() else rows].mean(axis=0)
-                for rows in members
-            ]
-        )
 
     def _prefer_own(self, state: TwoMixturesState, seen: Seen, models: Ints, rnd: int) -> Ints:
         """Return the models (K,) of clients: that of the group, or an own one that is much better.
@@ -520,17 +465,6 @@ class TwoMixtures:
         """Return (models,) which models were opened recently."""
         return np.asarray((state.opened >= 0) & (rnd - state.opened < self.patience))
 
-    def _has_changed(self, seen: Seen) -> bool:
-        """Return whether the labels of new samples contradict those of old ones."""
-        errors = np.hypot(mean_errors(seen.old_errors), mean_errors(seen.new_errors))
-        return self._contradict(mean_present(seen.old), mean_present(seen.prototypes), errors)
-
-    def _contradict(self, first: Floats, second: Floats, errors: Floats) -> bool:
-        """Return whether the labels of two groups (C, O) contradict each other beyond chance."""
-        return label_conflict(first, second) > self.max_conflict and differ_significantly(
-            first, second, errors, self.significance
-        )
-
     def _keep_young(
         self, state: TwoMixturesState, seen: Seen, groups: Ints, means: Floats, rnd: int
     ) -> Floats:
@@ -548,61 +482,6 @@ class TwoMixtures:
                 if is_young[own]:
                     costs[group, own] = 0.0
         return costs
-
-    def _find_groups(self, seen: Seen) -> Ints:
-        """Return (K,) the group of each client: clients with contradictory labels are apart."""
-        mean, errors = mean_present(seen.prototypes), self._estimate_errors(seen)
-        of_mean = mean_errors(errors)
-        if not any(
-            self._contradict(each, mean, np.hypot(error, of_mean))
-            for each, error in zip(seen.prototypes, errors, strict=True)
-        ):
-            return np.zeros(len(seen.clients), dtype=np.int64)
-        points = fill_missing(seen.prototypes, "impute")
-        clusters = count_clusters(points, self.max_clusters).member_of
-        member_of = self._separate_contradicting(seen.prototypes, errors, clusters)
-        losses = np.stack(
-            [seen.losses[member_of == c].mean(axis=0) for c in range(member_of.max() + 1)]
-        )
-        worst = np.maximum(losses[:, None], losses[None]).min(axis=2)
-        return merge_agreeing(
-            seen.prototypes,
-            member_of,
-            self.max_conflict,
-            worst <= self.sufficient_loss,
-            errors,
-            self.significance,
-        )
-
-    def _separate_contradicting(self, points: Floats, errors: Floats, member_of: Ints) -> Ints:
-        """Return (K,) clusters without clients whose labels contradict the others of theirs.
-
-        Each of these becomes a cluster of its own.
-        """
-        separate = np.zeros(len(member_of), dtype=bool)
-        for client, cluster in enumerate(member_of.tolist()):
-            others = member_of == cluster
-            others[client] = False
-            if others.any():
-                both = np.hypot(errors[client], mean_errors(errors[others]))
-                rest = mean_present(points[others])
-                separate[client] = self._contradict(points[client], rest, both)
-        separated = member_of.copy()
-        separated[separate] = member_of.max() + 1 + np.arange(separate.sum())
-        return np.unique(separated, return_inverse=True)[1].astype(np.int64)
-
-    def _estimate_errors(self, seen: Seen) -> Floats:
-        """Return (K, C) the standard errors of the prototypes of new samples.
-
-        They are 0 for clients whose losses are those of wrong labels, so that their prototypes
-        count as exact: with each model the loss is larger than that of equal probabilities, and
-        much larger than that of another client with its best model.
-        """
-        best, uniform = seen.losses.min(axis=1), math.log(seen.prototypes.shape[1])
-        limit = max(best.min(initial=np.inf) + self.sufficient_loss, uniform)
-        is_worse = seen.least_losses.min(axis=1) > limit
-        has_class = ~np.isnan(seen.prototypes).any(axis=2)
-        return np.where(is_worse[:, None] & has_class, 0.0, seen.new_errors)
 
     def _seed(self, state: TwoMixturesState, seen: Seen, models: Ints) -> TwoMixturesState:
         """Start the mixture of clients with a model (K,) of their own, where it has changed.
@@ -647,14 +526,7 @@ class TwoMixtures:
             )
             for model in np.flatnonzero(~is_kept).tolist()
         ]
-        state = state._replace(
-            new=_restrict(state.new, is_kept),
-            old=_restrict(state.old, is_kept),
-            mass=state.mass[:, is_kept],
-            opened=state.opened[is_kept],
-            last_used=last_used[is_kept],
-        )
-        return state, mix[is_kept], closed
+        return keep_models(state, is_kept), mix[is_kept], closed
 
     def _is_relevant(self, mixtures: Floats) -> Bools:
         """Return (N, models) which models clients with these mixtures train."""
@@ -666,7 +538,7 @@ class TwoMixtures:
     ) -> BankAssignment:
         num_models = len(mix)
         new, old = (
-            _normalise(mixtures * self._is_relevant(mixtures))
+            normalise(mixtures * self._is_relevant(mixtures))
             for mixtures in (state.new[cohort], state.old[cohort])
         )
         rows, models = np.nonzero(new + old)
@@ -681,31 +553,6 @@ class TwoMixtures:
             }
         is_new = np.asarray(state.opened == rnd)
         return BankAssignment(state, mix, is_new, cohort[rows], models.astype(np.int64), broadcast)
-
-
-def compute_lower_limits(losses: Floats, level: float) -> Floats:
-    r"""Return (J,) lower confidence limits of the means of losses (J, n), at least 0.
-
-    .. math::  \bar f - t_{1 - \text{level},\, n - 1} \; s / \sqrt n
-
-    They are 0 for a single sample. With a `level` of 1, which means no test, they are the means.
-    Here the means are 3, the standard errors 1 and 0, and t is 6.314:
-
-    >>> compute_lower_limits(np.array([[2.0, 4.0], [3.0, 3.0]]), 0.05).tolist()
-    [0.0, 3.0]
-    >>> compute_lower_limits(np.array([[2.0, 4.0]]), 0.25).round(3).tolist()  # t is 1
-    [2.0]
-    """
-    from scipy.special import stdtrit
-
-    number = losses.shape[1]
-    if level == 1:
-        return np.asarray(losses.mean(axis=1))
-    if number < 2:
-        return np.zeros(len(losses))
-    errors = losses.std(axis=1, ddof=1) / math.sqrt(number)
-    limits = losses.mean(axis=1) - stdtrit(number - 1, 1 - level) * errors
-    return np.asarray(np.maximum(limits, 0.0))
 
 
 def match_models(costs: Floats, of_new: Floats) -> Ints:
@@ -730,29 +577,3 @@ def match_models(costs: Floats, of_new: Floats) -> Ints:
     model_of = np.asarray(costs.argmin(axis=1))
     model_of[chosen[is_allowed]] = models[is_allowed]
     return model_of
-
-
-def _add_models(state: TwoMixturesState, count: int, rnd: int) -> TwoMixturesState:
-    """Return the state with room for further models."""
-    if count == 0:
-        return state
-    add = [(0, 0), (0, count)]
-    return state._replace(
-        new=np.pad(state.new, add),
-        old=np.pad(state.old, add),
-        mass=np.pad(state.mass, [*add, (0, 0)]),
-        opened=np.pad(state.opened, (0, count), constant_values=rnd),
-        last_used=np.pad(state.last_used, (0, count), constant_values=rnd),
-    )
-
-
-def _restrict(mixtures: Floats, is_kept: Bools) -> Floats:
-    return _normalise(mixtures[:, is_kept])
-
-
-def _normalise(mixtures: Floats) -> Floats:
-    """Return (N, models) with rows that sum to one; rows of zeros stay."""
-    total = mixtures.sum(axis=1, keepdims=True)
-    normalised = np.zeros_like(mixtures)
-    np.divide(mixtures, total, out=normalised, where=total > 0)
-    return normalised

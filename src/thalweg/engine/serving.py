@@ -30,11 +30,10 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
 
     They are the models of the bank, their averages if clients receive them, the result of each
     client's last local steps, and the model that it has adjusted to its labels. As in
-    `federation.serving`, the received and the averaged model of a client are those of its main
-    model. Clients have the
-    newest models of the server, as in every evaluation. The last label predicts no sample without a
-    predecessor, so that its weight is divided among the others. If the states of the clients are
-    not in this process, the server's models are returned.
+    `federation.serving`, the predictors `latest` and `averaged` of a client are those of its main
+    model. Clients have the newest models of the server, as in every evaluation. The last label
+    predicts no sample without a predecessor, so that its weight is divided among the others. If the
+    states of the clients are not in this process, the server's models are returned.
     """
     served = get_served_models(server, recipe)
     if not client_pool.states:

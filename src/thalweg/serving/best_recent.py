@@ -36,10 +36,8 @@ class RecentWeights(NamedTuple):
     mean: Floats = np.empty(0)  # (D,)
     squares: float = 0.0
     labels: LabelOffsets = LabelOffsets()
-    latest: float = (
-        0.0  # weight of the received model if no loss is known, the default has the rest
-    )
-    default: int = 0  # the predictor of a client about which nothing is known
+    latest: float = 0.0  # without weights: that of the received model; the default has the rest
+    default: int = 0  # position of the default predictor
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,12 @@ class BestRecent:
 
     A client without samples predicts with the default, the averaged model of the server if its rule
     has one, otherwise the received model. Losses of samples say little about models that have
-    changed since. After an alarm of the client, and if its bank chooses another model for it, the
-    weights become equal again; until its next sample it predicts with the received model. In each
-    round in which it trains and predicts no sample, a share `idle_share` of all weights, also that
-    of the received model after an alarm, moves to the default. Between such events the cumulative
-    loss exceeds that of the best sequence of predictors by at most `theory.tracking_regret_bound`.
+    changed since. After an alarm of the client, and if its bank chooses another model for it, past
+    losses are forgotten: evaluations use the received model until the next sample, for which all
+    predictors have equal weights. In each round in which the client trains and predicts no sample,
+    a share `idle_share` of all weights, also that of the received model after an alarm, moves to
+    the default. Between such events the cumulative loss exceeds that of the best sequence of
+    predictors by at most `theory.tracking_regret_bound`.
 
     The predictors of a client are the received model (`latest`), the averaged model of the server
     if its rule has one, the result of the client's last local steps (`trained`), each model of a

@@ -15,7 +15,7 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 from thalweg.scenarios.studies.sfedpo import SMALL
 
 NAME = "auto-table"
-SEEDS = (10, 11, 12, 13, 14)  # constants are chosen on seeds 0 to 2
+SEEDS = (20, 21, 22, 23, 24)  # constants are chosen on seeds 0 to 2; 10 to 14 have been looked at
 AUTO, FEDAVG = "auto", "fedavg"
 BY_ALARM = "feddaa by alarm"
 SPECIALISTS = (
