@@ -31,6 +31,23 @@ def test_a_client_that_contradicts_the_others_of_its_cluster_is_separated():
     assert noisy.tolist() == [0, 0, 0], "the difference may be chance"
 
 
+def test_prototypes_without_a_known_error_are_no_evidence():
+    """The errors of clients 2 and 3 are not known; with their prototypes the means would differ."""
+    same, other, unknown = [[0.0], [4.0]], [[4.0], [0.0]], [np.nan, np.nan]
+    points = np.array([same, same, other, other])
+    errors = np.array([[0.1, 0.1], [0.1, 0.1], unknown, unknown])
+    found = RULE.separate_contradicting(points, errors, np.zeros(4, dtype=int))
+    assert found.tolist() == [0, 0, 0, 0]
+    losses, clients = np.full((4, 1), 0.1), np.arange(4)
+    small = np.full((4, 2), 0.1)
+    old = np.array([same] * 4)
+    seen = Seen(clients, points, old, errors, small, losses, losses, clients)
+    assert not RULE.has_changed(seen)
+    changed = seen._replace(prototypes=np.array([other, same, same, same]))
+    assert not RULE.has_changed(changed), "the mean of clients 0 and 1 has equal classes"
+    assert RULE.has_changed(changed._replace(new_errors=np.array([[0.1, 0.1], *[unknown] * 3])))
+
+
 def test_errors_of_wrong_labels_are_zero_where_the_client_has_the_class():
     """Client 1 lacks class 1, whose mean and its error are therefore those of client 0 alone."""
     prototypes = np.array([[[0.0], [4.0]], [[4.0], [np.nan]]])

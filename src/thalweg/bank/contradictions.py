@@ -74,6 +74,7 @@ class Contradictions(NamedTuple):
         Each of these becomes a cluster of its own.
         """
         separate = np.zeros(len(member_of), dtype=bool)
+        points = keep_known(points, errors)
         for client, cluster in enumerate(member_of.tolist()):
             others = member_of == cluster
             others[client] = False
@@ -101,7 +102,9 @@ class Contradictions(NamedTuple):
     def has_changed(self, seen: Seen) -> bool:
         """Return whether the labels of new samples contradict those of old ones."""
         errors = np.hypot(mean_errors(seen.old_errors), mean_errors(seen.new_errors))
-        return self._contradict(mean_present(seen.old), mean_present(seen.prototypes), errors)
+        old = keep_known(seen.old, seen.old_errors)
+        new = keep_known(seen.prototypes, seen.new_errors)
+        return self._contradict(mean_present(old), mean_present(new), errors)
 
     def _contradict(self, first: Floats, second: Floats, errors: Floats) -> bool:
         """Return whether the labels of two groups (C, O) contradict each other beyond chance."""
@@ -126,6 +129,14 @@ class Contradictions(NamedTuple):
     def find_unfit(self, seen: Seen) -> Bools:
         """Return (K,) the clients for which no model is sufficient."""
         return np.asarray(seen.losses.min(axis=1) > self.sufficient_loss)
+
+
+def keep_known(points: Floats, errors: Floats) -> Floats:
+    """Return (K, C, O) prototypes with nan where the error (K, C) is not known.
+
+    A mean that includes them would have a larger error than the known ones say.
+    """
+    return np.where(np.isnan(errors)[:, :, None], np.nan, points)
 
 
 def compute_lower_limits(losses: Floats, level: float) -> Floats:

@@ -136,7 +136,7 @@ def _share_weights(
         moved = list(map(operator.mul, now, sample))
         total = sum(moved)
         if missing and (absent := missing.get(number)):
-            # The difference from one would be inexact, or 0, if nearly all weight is on absent ones.
+            # One minus the rest would be inexact, or 0, if nearly all weight is on absent ones.
             old = sum([weight for j, weight in enumerate(now) if j not in absent])
             has_weight = total > 0
             ratios.append(total / old if has_weight else 1.0)
