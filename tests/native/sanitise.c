@@ -166,7 +166,8 @@ static int run_case(void) {
 
     float *outputs = allocate(4 * B * C), *features = allocate(4 * B * F), *gradient = allocate(4 * P);
     int needs_features = draw(0, 1);
-    thalweg_forward(net.layers, net.count, &data, B, rows, bank, outputs,
+    thalweg_forward(net.layers, net.count, &data, B, rows, bank, 0, outputs, 0, space);
+    thalweg_forward(net.layers, net.count, &data, B, rows, bank, 1, outputs,
                     needs_features ? features : 0, space);
     if (!needs_features) memset(features, 0, (size_t)(4 * B * F));
     thalweg_backward(net.layers, net.count, B, bank, outputs, draw(0, 1) ? features : 0, gradient,

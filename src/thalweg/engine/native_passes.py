@@ -105,6 +105,7 @@ class _NetFunction(torch.autograd.Function):
                 B,
                 rows.ctypes.data,
                 params.data_ptr() + 4 * k * program.num_params,
+                needs_gradient,
                 outputs.data_ptr() + 4 * k * B * program.num_outputs,
                 features.data_ptr() + 4 * k * B * features.shape[2] if needs_features else None,
                 spaces.addresses[k if needs_gradient else 0],

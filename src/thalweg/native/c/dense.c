@@ -48,7 +48,8 @@ INLINE void dense_backward_tile(const int n, const int group, int inputs, int ou
    g[o][i] = sum_b grad_y[o][b] x[b][i].
 
    Loop order: the samples are the inner loop; vectors run along the columns i, which are
-   contiguous in W, so that the gradient never goes through memory. */
+   contiguous in W, so that the gradient never goes through memory. `dense_update` goes along n rows
+   of W before the next ones, because the processor then loads W and its velocity ahead. */
 INLINE void dense_weights_tile(const int n, const int group, int batch, int inputs, int outputs,
                                int first_input, int64_t at, const float *grad_y, const float *rows,
                                int64_t row_stride, const Update *up) {
@@ -155,11 +156,11 @@ static void dense_backward(const Layer *layer, const float *params, const float 
 static void dense_update(const Layer *layer, const float *grad_y, int batch, const float *rows,
                          int64_t row_stride, const Update *up) {
     int tiles = count_tiles(layer->outputs, TILE);
-    for (int first_input = 0; first_input < layer->inputs; first_input += PAIR * LANES) {
-        int group = min_int(PAIR, count_tiles(layer->inputs - first_input, LANES));
-        for (int tile = 0; tile < tiles; tile++) {
-            int first = tile_start(layer->outputs, tile, tiles);
-            int n = tile_start(layer->outputs, tile + 1, tiles) - first;
+    for (int tile = 0; tile < tiles; tile++) {
+        int first = tile_start(layer->outputs, tile, tiles);
+        int n = tile_start(layer->outputs, tile + 1, tiles) - first;
+        for (int first_input = 0; first_input < layer->inputs; first_input += PAIR * LANES) {
+            int group = min_int(PAIR, count_tiles(layer->inputs - first_input, LANES));
             int64_t at = layer->weight + (int64_t)first * layer->inputs + first_input;
             const float *errors = grad_y + (int64_t)first * LANES;
 #define CALL(N, G)                                                                               \

@@ -299,15 +299,15 @@ void thalweg_predict(const Layer *layers, int32_t count, const Samples *data, in
     }
 }
 
-/* Outputs (B, C) and inputs of the last layer (B, F) of one model on rows; the workspace keeps
-   what `thalweg_backward` needs. */
+/* Outputs (B, C) and inputs of the last layer (B, F) of one model on rows. If `trains`, the
+   workspace keeps what `thalweg_backward` needs. */
 void thalweg_forward(const Layer *layers, int32_t count, const Samples *data, int32_t batch,
-                     const int32_t *rows, const float *params, float *outputs, float *features,
-                     char *base) {
+                     const int32_t *rows, const float *params, int32_t trains, float *outputs,
+                     float *features, char *base) {
     Workspace space = lay_out(layers, count, batch, 1, base);
     const Layer *last = layers + count - 1;
-    load(layers, &space, data, rows, batch, 1);
-    forward(layers, count, params, &space, batch, 1);
+    load(layers, &space, data, rows, batch, trains);
+    forward(layers, count, params, &space, batch, trains);
     store(space.logits, last->outputs, batch, outputs);
     if (features) store(space.layer[count - 1].x, last->inputs, batch, features);
 }
