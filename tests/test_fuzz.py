@@ -349,9 +349,11 @@ def metrics(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
             make_final_row(changed)
             assert "<script" not in decisions_section([cell]) + timeline_section([cell])
 
-    yield [json.dumps(row).encode() for row in rows] + [
-        b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    ], read
+    yield (
+        [json.dumps(row).encode() for row in rows]
+        + [b"".join(json.dumps(row).encode() + b"\n" for row in rows)],
+        read,
+    )
 
 
 TARGETS = {

@@ -59,7 +59,7 @@ def test_wrong_value_is_rejected(name: str, value: Any, reason: str) -> None:
     "line", [b"", b"3", b"[1, 2]", b"null", b"{", b'{"round": ' + b"[" * 100_000, b"\xff"]
 )
 def test_line_that_is_no_row_is_rejected(line: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"Expecting|expected|nested|decode"):
         parse_row(line)
 
 
@@ -68,5 +68,5 @@ def test_line_that_is_no_row_is_rejected(line: bytes) -> None:
 )
 def test_summary_with_wrong_types_is_rejected(plain: object) -> None:
     check_summary({"rounds": 3, "alarms": {"raised": 2}, "simple_scores": {"majority": {"a": 0.5}}})
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"Expected|Invalid"):
         check_summary(plain)

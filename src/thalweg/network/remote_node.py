@@ -16,7 +16,6 @@ from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_reque
 from thalweg.recipes.base import find_max_probe_rounds
 from thalweg.recipes.disclosure import list_exact_parts
 
-
 MAX_MISSED_TICKS = 100_000  # that a client collects in one request; about 10 s
 
 
