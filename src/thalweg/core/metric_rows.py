@@ -24,7 +24,7 @@ Count = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(pattern=r"^[\w -]{1,100}$")]
 
 
-class Task(TypedDict):
+class TaskForm(TypedDict):
     """A record of the metric `tasks`."""
 
     task: str
@@ -33,17 +33,17 @@ class Task(TypedDict):
     clients: Count
 
 
-class Records(TypedDict, total=False):
+class RecordForms(TypedDict, total=False):
     """Metrics that reports read and that are not numbers."""
 
     alarms: list[Count]
     decisions: list[dict[str, Any]]
     drifts: dict[Name, list[Count]]
     serving_weights: dict[Name, float]
-    tasks: list[Task]
+    tasks: list[TaskForm]
 
 
-class Alarms(TypedDict, total=False):
+class AlarmForm(TypedDict, total=False):
     """The number of alarms of a run and, if the drifts are known, how they fit."""
 
     raised: Count
@@ -53,10 +53,10 @@ class Alarms(TypedDict, total=False):
     mean_delay: float | None
 
 
-class Summary(TypedDict, total=False):
+class SummaryForm(TypedDict, total=False):
     """Parts of the summary of a run that reports show."""
 
-    alarms: Alarms
+    alarms: AlarmForm
     no_effect: dict[str, str]
     simple_scores: dict[Literal["majority", "mean", "no-change"], dict[str, float]]
 
@@ -101,14 +101,16 @@ def check_row(row: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}: expected a number, got {_shorten(value)}")
         if metric.unit == "count" and value < 0:
             raise ValueError(f"{name}: expected a count, got {value}")
-    msgspec.convert({name: row[name] for name in row.keys() & Records.__annotations__}, Records)
+    msgspec.convert(
+        {name: row[name] for name in row.keys() & RecordForms.__annotations__}, RecordForms
+    )
     for decision in row.get("decisions", ()):
         _check_decision(decision)
 
 
 def check_summary(plain: object) -> None:
     """Raise ValueError if reports cannot use the summary of a run."""
-    msgspec.convert(plain, Summary)
+    msgspec.convert(plain, SummaryForm)
 
 
 def _check_decision(decision: Mapping[str, Any]) -> None:
