@@ -8,6 +8,7 @@ target may need more than `MAX_MB` of memory.
 from __future__ import annotations
 
 import io
+import json
 import resource
 import shutil
 import time
@@ -23,10 +24,14 @@ from safetensors.numpy import save
 
 from contracts.faults import FaultySystem, using
 from contracts.mutations import Mutator
+from engine.recipe_runs import active_auto_plan
+from engine.replayed import ReplayedRun
 from network import test_handshake, test_wire
 from network.flower.runs import tiny_plan
-from thalweg.core.errors import ThalwegError
+from thalweg.core.errors import Diverged, ThalwegError
 from thalweg.core.files import seal
+from thalweg.core.metric_rows import parse_row
+from thalweg.core.metrics import make_final_row
 from thalweg.data import Dataset
 from thalweg.data.arrays import Arrays
 from thalweg.data.idx import read_idx
@@ -48,7 +53,10 @@ from thalweg.network.edge.socket import Frame
 from thalweg.network.edge.store import Membership, Store
 from thalweg.network.flower.registry import ClientRegistry
 from thalweg.network.handshake import handshake_from_bytes, handshake_to_bytes
-from thalweg.network.wire import from_bytes, to_bytes
+from thalweg.network.wire import from_bytes, read_response, to_bytes
+from thalweg.report.cells import Cell
+from thalweg.report.explain import explain_rows
+from thalweg.report.html_page import decisions_section, timeline_section
 
 MAX_SECONDS = 1.0
 MAX_MB = 500
@@ -68,6 +76,49 @@ def messages(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
                 to_bytes(from_bytes(payload, test_wire.SCHEMA, kind), test_wire.SCHEMA)
 
     yield [to_bytes(message, test_wire.SCHEMA) for message in test_wire.MESSAGES], read
+
+
+@contextmanager
+def responses(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """Responses of a client in a run of auto, and what the server does with them in a round."""
+    run = record_auto()
+    examples = {repr(key).encode(): (key, sent) for key, (_, sent) in run.exchanges.items()}
+
+    def read(payload: bytes) -> None:
+        name, _, response = payload.partition(b"\0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                server = run.repeat(examples[name][0], response)
+            except Diverged:  # no other client of the cohort has responded
+                return
+        assert np.isfinite(server.bank).all()
+        assert np.abs(server.bank).max() < 1e3
+
+    yield [name + b"\0" + sent for name, (_, sent) in examples.items()], read
+
+
+@contextmanager
+def requests(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """Requests of a server to a device that runs auto."""
+    run = record_auto()
+    node = run.nodes[0]
+    state = node.serialise_state(node.new_client())
+
+    def read(payload: bytes) -> None:
+        with suppress(ThalwegError):
+            after, response = node.handle(node.restore_state(state), payload)
+            read_response(response, node.schema)
+            node.restore_state(node.serialise_state(after))
+
+    yield [sent for (_, client, *_), (sent, _) in run.exchanges.items() if client == 0], read
+
+
+@cache
+def record_auto() -> ReplayedRun:
+    """Return ten rounds of auto with surveys, several models, sessions and reports."""
+    overrides = ("weights=label-balanced", "selection.participation=0.8")
+    return ReplayedRun(active_auto_plan(*overrides), rounds=10)
 
 
 @contextmanager
@@ -280,6 +331,31 @@ def registries(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
     yield [seal({"run": "c" * 32, "clients": entries})], read
 
 
+@contextmanager
+def metrics(folder: Path) -> Iterator[tuple[list[bytes], Target]]:
+    """Rows of metrics, as reports show them."""
+    decision = {"what": "open-model", "reason": "labels contradict", "model": 1}
+    rows = [
+        {"round": 1, "seconds": 0.5, "prequential_accuracy": 0.5, "tested": 4, "session": 0},
+        {"round": 2, "alarms": [0], "drifts": {"real": [0]}, "models": 2, "decisions": [decision]},
+        {"round": 3, "serving_weights": {"latest": 0.25, "trained": 0.75}, "accuracy": 0.5},
+    ]
+
+    def read(payload: bytes) -> None:
+        with suppress(ThalwegError, ValueError):
+            changed = [parse_row(line) for line in payload.splitlines()]
+            cell = Cell("auto", "digits-full", 0, "done", "", changed, "thalweg run", 1.0)
+            assert all(line.isprintable() for line in explain_rows(changed))
+            make_final_row(changed)
+            assert "<script" not in decisions_section([cell]) + timeline_section([cell])
+
+    yield (
+        [json.dumps(row).encode() for row in rows]
+        + [b"".join(json.dumps(row).encode() + b"\n" for row in rows)],
+        read,
+    )
+
+
 TARGETS = {
     messages: 40_000,
     handshakes: 15_000,
@@ -294,7 +370,11 @@ TARGETS = {
     registries: 3_000,
     schemas: 5_000,
     stores: 3_000,
+    responses: 4_000,
+    requests: 4_000,
+    metrics: 5_000,
 }
+NAMED = (checkpoints, responses)  # examples begin with a name that is not changed
 
 
 def fuzz(target: Callable[[Path], object], folder: Path, number: int, seed: int) -> None:
@@ -322,8 +402,8 @@ def fuzz(target: Callable[[Path], object], folder: Path, number: int, seed: int)
 def mutate_content(
     mutator: Mutator, target: object, example: bytes, examples: list[bytes]
 ) -> bytes:
-    """Change an example; of a checkpoint, change the content and keep the name of the file."""
-    if target is not checkpoints:
+    """Change an example, but not its name."""
+    if target not in NAMED:
         return mutator.mutate(example, examples)
     name, _, content = example.partition(b"\0")
     return name + b"\0" + mutator.mutate(content, [each.partition(b"\0")[2] for each in examples])
@@ -333,7 +413,7 @@ def mutate_content(
 def test_changed_input_is_rejected_or_valid(
     target: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    fuzz(target, tmp_path, 100, seed=0)
+    fuzz(target, tmp_path, 20 if target is responses else 100, seed=0)
 
 
 @pytest.mark.slow

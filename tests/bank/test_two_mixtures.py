@@ -310,6 +310,8 @@ def test_the_server_rejects_impossible_uploads():
     for name in (LOSSES, LEAST_LOSSES):
         wrong = claim._replace(uploads={**response, name: np.array([-1.0])})
         assert bank.validate_claim(wrong).startswith(name)
+    above = claim._replace(uploads={**response, LEAST_LOSSES: np.array([0.6])})
+    assert bank.validate_claim(above) == "least_model_losses is above model_losses."
 
 
 def test_clients_that_never_took_part_predict_with_the_mean_mixture():

@@ -13,6 +13,7 @@ from engine.bytes_federation import BytesFederation, load
 from engine.recipe_runs import (
     MANY,
     WithoutReply,
+    active_auto_plan,
     bytes_federation,
     client_in_round,
     plan_of,
@@ -61,7 +62,13 @@ def huge(fields: dict[str, Any]) -> None:
         fields["num_samples"] = 1 << 60
 
 
-LIES = {lie.__name__: lie for lie in (huge, longer, empty, renamed, negative)}
+def without(fields: dict[str, Any]) -> None:
+    for part in ("uploads", "values", "reports"):
+        if part in fields:
+            fields[part] = {}
+
+
+LIES = {lie.__name__: lie for lie in (huge, longer, empty, renamed, negative, without)}
 SPEAKERS = [
     *("fedrc", "feddaa", "scaffold", "fedcurv", "ode", "feddrift", "dpcs", "powd"),
     *("sfedpo", "stream-ours"),
@@ -98,7 +105,7 @@ def plan_for(recipe: str) -> Plan:
 
 def is_quick(number: int, lie: str) -> bool:
     """Two forgeries per recipe are in `make test`: huge values and one of the others in turn."""
-    return lie in ("huge", list(LIES)[1 + number % 4])
+    return lie in ("huge", list(LIES)[1 + number % 5])
 
 
 CASES = [
@@ -165,6 +172,57 @@ def test_the_server_continues_if_three_of_twenty_clients_lie(part: str, lie: Lie
     plan = plan_of("fedavg", overrides, "digits-partial")
     server, _ = play(plan, Lying(plan, lie, [0, 5, 9]), rounds=4)
     assert server.rnd == 4
+    assert np.isfinite(server.bank).all()
+    assert np.abs(server.bank).max() < 1e3
+
+
+VALUES = [0, 1, -1, 1e-30, 0.5, 1e9, 9e15, 1e300, np.nan, np.inf]
+
+
+def make_random_lie(seed: int) -> Lie:
+    """Return a lie that changes, repeats or leaves out any values."""
+    rng = np.random.default_rng(seed)
+
+    def lie(fields: dict[str, Any]) -> None:
+        for part in ("uploads", "values", "reports"):
+            values = fields.get(part, {})
+            for name, vector in list(values.items()):
+                choice = rng.integers(8)
+                if choice == 0:
+                    values[name] = np.full_like(vector, rng.choice(VALUES))
+                elif choice == 1 and vector.size:
+                    vector = values[name] = vector.copy()
+                    vector.flat[rng.integers(vector.size)] = rng.choice(VALUES)
+                elif choice == 2:
+                    values[name] = vector * rng.choice([1e6, -1.0, 0.0]).astype(vector.dtype)
+                elif choice == 3:
+                    values[name] = np.concatenate([vector, vector], axis=-1)
+                elif choice == 4:
+                    del values[name]
+        if "losses" in fields and rng.integers(2):
+            fields["losses"] = np.full_like(fields["losses"], rng.choice(VALUES))
+            fields["num_samples"] = int(rng.choice([0, 1, 10**6]))
+            fields["deltas"] = fields["deltas"] * np.float32(rng.choice([0, -1, 100]))
+
+    return lie
+
+
+# Cohorts have one or two clients, so that a single liar may be the only one who responds.
+AUTO = {
+    "auto": [],
+    "few": ["selection.participation=0.5"],
+    "labels": ["weights=label-balanced"],
+    "alarms": ["session_trigger.alarm_share=0.3"],
+}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(9))])
+@pytest.mark.parametrize("parts", AUTO)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_auto_continues_if_a_client_sends_random_values(parts: str, seed: int) -> None:
+    plan = active_auto_plan(*AUTO[parts])
+    server, _ = play(plan, Lying(plan, make_random_lie(seed), [seed % 5]), rounds=8)
+    assert server.rnd == 8
     assert np.isfinite(server.bank).all()
     assert np.abs(server.bank).max() < 1e3
 

@@ -15,6 +15,7 @@ from thalweg.core.errors import BadMessage, RunError, ShapeMismatch
 from thalweg.core.types import Floats32
 from thalweg.engine.plan import make_plan
 from thalweg.federation import Hello, SurveyRequest, TrainResponse
+from thalweg.network.rejections import Rejected, RejectionCode
 from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import Request, from_bytes, to_bytes
 
@@ -67,6 +68,18 @@ def test_repeated_and_late_requests_are_rejected(rnd: int) -> None:
         node.handle(state, survey_request)
     state, _ = node.handle(state, encode_request(node, rnd=5))
     assert state.client.stream_round == 2
+
+
+def test_request_for_a_round_in_the_far_future_is_rejected() -> None:
+    """The client would first have to collect the samples of all rounds in between."""
+    node = remote("fedavg", "world.absent=collecting", "ticks=2")
+    assert node.node.clients.stream.collects_when_absent
+    node.handle(node.new_client(), encode_request(node, 9))
+    with pytest.raises(Rejected, match="samples of 50001 rounds with 2 ticks each") as found:
+        node.handle(node.new_client(), encode_request(node, 50_001))
+    assert found.value.code == RejectionCode.ROUND
+    with pytest.raises(BadMessage, match="rnd must be an integer from 0 to 10000000"):
+        encode_request(node, 10**8)
 
 
 WARM_START = ["session_trigger=presence", "session_start=warm-start"]

@@ -78,3 +78,14 @@ def test_a_page_has_a_limit_and_names_the_command_for_the_rest():
 
 def test_every_kind_of_predictor_has_a_description():
     assert set(PREDICTORS) == {LATEST, MODEL, *OPTIONAL}
+
+
+def test_control_characters_are_replaced():
+    decision = {"what": "wait", "reason": "\x1b]0;title\x07 \x9b31m \u202e"}
+    rows = [{"round": 1, "decisions": [decision]}]
+    assert explain_rows(rows) == ["Round 1: ?]0;title? ?31m ?. Wait."]
+    assert not {"\x1b", "\x9b", "\u202e"} & set(decisions_section([cell(rows)]))
+
+
+def test_a_run_in_which_no_predictor_has_weight_is_explained():
+    assert explain_rows([{"round": 1, "serving_weights": {"latest": float("nan")}}]) == []

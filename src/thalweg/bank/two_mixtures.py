@@ -233,7 +233,7 @@ class TwoMixtures:
                 check_vector(claim.uploads, OLD_ERRORS, claim.num_classes, least=0),
                 check_vector(claim.uploads, LOSSES, claim.num_models, least=0),
                 check_vector(claim.uploads, LEAST_LOSSES, claim.num_models, least=0),
-            )
+            ) or _compare_losses(claim.uploads)
         if PRIORS not in claim.broadcast:
             return "there is one model, so no values are expected." if claim.uploads else None
         length = 2 * len(claim.broadcast[PRIORS])
@@ -553,6 +553,14 @@ class TwoMixtures:
             }
         is_new = np.asarray(state.opened == rnd)
         return BankAssignment(state, mix, is_new, cohort[rows], models.astype(np.int64), broadcast)
+
+
+def _compare_losses(uploads: Mapping[str, Floats]) -> str | None:
+    """Return why losses are invalid: lower limits of means are at most the means."""
+    most = uploads[LOSSES] * (1 + SLACK) + SLACK
+    if (uploads[LEAST_LOSSES] <= most).all():
+        return None
+    return f"{LEAST_LOSSES} is above {LOSSES}."
 
 
 def match_models(costs: Floats, of_new: Floats) -> Ints:

@@ -25,6 +25,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownComponent, UnknownName
 from thalweg.core.registry import NoImports, NotRegistered
 from thalweg.core.transforms import TRANSFORMS
+from thalweg.core.wrapped_text import make_printable
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
 from thalweg.engine.plan import any_plan_from_dict, plan_to_toml, read_plain_plan
@@ -131,12 +132,13 @@ def _show_plan(console: Console, path: Path) -> None:
     try:
         plan = any_plan_from_dict(plain, NoImports())
     except NotRegistered as error:
-        console.print(f"{where} without a summary: {error}\n", highlight=False, markup=False)
+        line = make_printable(f"{where} without a summary: {error}\n")
+        console.print(line, highlight=False, markup=False)
         text = tomli_w.dumps(plain)
     else:
         console.print(plan_tree(plan, None))
         text = "\n" + plan_to_toml(plan)
-    console.print(text, highlight=False, markup=False)
+    console.print(make_printable(text), highlight=False, markup=False)
 
 
 def show_command(name: str) -> None:

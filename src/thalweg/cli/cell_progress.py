@@ -92,7 +92,7 @@ def estimate_seconds(
         if _cost_key(job) in wanted:
             rows = RunFolder(job.folder).metrics()
             cell_progress.costs.setdefault(_cost_key(job), []).extend(
-                float(row["seconds"]) for row in rows
+                float(row["seconds"]) for row in rows if "seconds" in row
             )
     return cell_progress.seconds_left() if wanted <= cell_progress.costs.keys() else None
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from thalweg.cli.code_files import print_code_files
 from thalweg.cli.progress import print_json
 from thalweg.core.errors import RunError, require
+from thalweg.core.wrapped_text import make_printable
 from thalweg.engine.plan import Plan, read_any_plan
 from thalweg.engine.result import read_client_names
 from thalweg.engine.run_folder import PLAN, RunFolder
@@ -55,7 +56,7 @@ def explain_command(run_folder: Path, *, as_json: bool) -> None:
         return
     if not any(row.get("alarms") or row.get("decisions") for row in rows):
         events = ["No alarm was raised and no decision was taken.", *events]
-    lines = [f"{plan.title}: {len(rows)} round{'s' * (len(rows) != 1)}"]
+    lines = [f"{make_printable(plan.title)}: {len(rows)} round{'s' * (len(rows) != 1)}"]
     lines += [f"monitored: {text}" for text in monitored or ["nothing"]]
     lines += ["", *events]
     console = Console()

@@ -20,6 +20,7 @@ from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import UPPER_BOUNDS
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.registry import Registry
+from thalweg.core.wrapped_text import make_printable
 from thalweg.nets.module import make_path_absolute
 from thalweg.network.edge.device_limits import DeviceLimits
 from thalweg.network.flower.client_processes import ClientProcesses
@@ -133,15 +134,6 @@ def _secure_aggregation_options(
         )
         options += ["--min-participants", str(min_participants)]
     return options
-
-
-def make_printable(text: str) -> str:
-    r"""Return a text that may contain values of the server without control characters.
-
-    >>> make_printable("\x1b[2Jready")
-    '?[2Jready'
-    """
-    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
 def parse_address(server: str) -> tuple[str, int]:

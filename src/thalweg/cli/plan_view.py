@@ -12,6 +12,7 @@ from rich.tree import Tree
 from thalweg.aggregation.secure_aggregation import NOT_REVIEWED
 from thalweg.cli.data_view import describe_data
 from thalweg.core.config import get_default, kind_of, plan_fields
+from thalweg.core.wrapped_text import make_printable
 from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data
 from thalweg.engine.builders import apply_views, list_inert, make_world
@@ -99,14 +100,14 @@ def plan_tree(
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     branches.append(Branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     width = max(len(branch.name) for branch in branches) + 2
-    tree = Tree(Text(plan.title, style="bold"))
+    tree = Tree(Text(make_printable(plan.title), style="bold"))
     for branch in branches:
         grid = Table.grid()
         grid.add_column(width=width, style="cyan")
         grid.add_column(overflow="fold")
-        text = Text(branch.line)
+        text = Text(make_printable(branch.line))
         if branch.changes:
-            text.append(f"   <- {branch.changes}", style="yellow")
+            text.append(make_printable(f"   <- {branch.changes}"), style="yellow")
         is_warning = branch.name == "warning"
         grid.add_row(branch.name, text, style="bold red" if is_warning else None)
         tree.add(grid)

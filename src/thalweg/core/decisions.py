@@ -7,6 +7,7 @@ and why. `thalweg explain` and the pages of comparisons show these records as se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import Formatter
 from typing import Any
 
 from thalweg.core.errors import require
@@ -40,6 +41,17 @@ def make_decision(what: str, reason: str, **values: Any) -> dict[str, Any]:
     )
     ACTIONS[what].format(**values)  # a missing value is an error here, not in the report
     return {"what": what, "reason": reason, **values}
+
+
+def find_missing_values(decision: Mapping[str, Any]) -> list[str]:
+    """Return the names of values that the sentence of a record needs and that it does not have.
+
+    >>> find_missing_values({"what": "merge-models", "reason": "equal losses", "model": 2})
+    ['other']
+    """
+    template = ACTIONS.get(str(decision["what"]), "")
+    names = [name for _, name, _, _ in Formatter().parse(template) if name]
+    return [name for name in names if not isinstance(decision.get(name), str | int | float)]
 
 
 def describe_decision(decision: Mapping[str, Any]) -> str:

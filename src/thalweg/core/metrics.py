@@ -97,6 +97,8 @@ class Metric:
             total = sum(float(row.get(name, 0)) for row in rows for name in self.sum_of)
             return total / self.divisor
         known = [row for row in rows if is_measured(row.get(self.name))]
+        if self.weight:
+            known = [row for row in known if row.get(self.weight, 1) > 0]
         values = [float(row[self.name]) for row in known]
         if not values:
             return None

@@ -1,4 +1,4 @@
-"""Messages in lines of limited length."""
+"""Messages in lines of limited length, without control characters."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def wrap_message(text: str, width: int) -> str:
         ).replace(SPACE, " ")
         for line in text.split("\n")
     )
+
+
+def make_printable(text: str) -> str:
+    r"""Return a text that may contain values of others without control characters.
+
+    >>> make_printable("\x1b[2Jready")
+    '?[2Jready'
+    """
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -418,7 +419,8 @@ def _read_preprocessing(path: Path) -> tuple[Preprocessing, tuple[str, ...]]:
         plain = json.loads(file.read_text())
         found = plain["format"]
         if found == FORMAT:
-            return Preprocessing.from_dict(plain["preprocessing"]), tuple(plain["clients"])
+            clients = msgspec.convert(plain["clients"], tuple[str, ...])
+            return Preprocessing.from_dict(plain["preprocessing"]), clients
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(f"{file} is damaged ({type(error).__name__}: {error}). {again}") from error
     raise RunError(f"{file}: expected format {FORMAT}, got {found}. {again}")

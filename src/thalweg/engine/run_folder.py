@@ -18,7 +18,7 @@ import platform
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from thalweg import __version__
-from thalweg.core.errors import RunError
+from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.files import (
     UNFINISHED,
     Digest,
@@ -42,6 +42,7 @@ from thalweg.core.files import (
     sync_folder,
     write_file,
 )
+from thalweg.core.metric_rows import check_row, check_summary, parse_object, parse_row
 from thalweg.core.remedies import format_setting
 from thalweg.core.trees import Tree, read_tree, write_tree
 from thalweg.core.types import Rejection
@@ -149,6 +150,8 @@ class RunFolder:
         Client files hold the clients that changed since the last one; every `SNAPSHOT_EVERY` rounds
         a file holds all clients, and the older files are removed after the next round.
         """
+        rows = list(rows)
+        _check_rows(rows)
         rejected = ({"round": rnd, **rejection._asdict()} for rejection in rejections)
         with _wrap_os_errors(self.path):
             self._append(METRICS, rows)
@@ -183,11 +186,11 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the rows of the metrics of all complete rounds."""
-        return self._read_rows(METRICS)
+        return self._read_rows(METRICS, parse_row)
 
     def rejections(self) -> list[dict[str, Any]]:
         """Return all rejected messages as rows of round, client and reason."""
-        return self._read_rows(REJECTIONS)
+        return self._read_rows(REJECTIONS, parse_object)
 
     def clear(self) -> None:
         """Remove all rounds, for runs without checkpoints that start again."""
@@ -218,6 +221,7 @@ class RunFolder:
             if manifest is None or self._checks.find_damage(manifest.results):
                 return {}
             summary = json.loads((self.path / "summary.json").read_bytes())
+            check_summary(summary)
         except (OSError, ValueError, RunError, RecursionError):
             return {}
         return summary if isinstance(summary, dict) else {}
@@ -496,7 +500,9 @@ class RunFolder:
                 clients |= {int(client): state for client, state in tree.items()}
         return server, clients
 
-    def _read_rows(self, name: str) -> list[dict[str, Any]]:
+    def _read_rows(
+        self, name: str, parse: Callable[[bytes], dict[str, Any]]
+    ) -> list[dict[str, Any]]:
         manifest = self._read_newest()
         if manifest is None or name not in manifest.files:
             return []
@@ -511,13 +517,33 @@ class RunFolder:
                 f"{self.path / name} is damaged: its content does not match the manifest. Restore "
                 "it, or start a new run in another folder."
             )
-        return [json.loads(line) for line in payload.splitlines()]
+        rows = []
+        for number, line in enumerate(payload.splitlines(), start=1):
+            try:
+                rows.append(parse(line))
+            except ValueError as error:
+                raise RunError(
+                    f"{self.path / name}, line {number}: {error}. The file was not written by "
+                    "Thalweg, or was changed; start a new run in another folder."
+                ) from None
+        return rows
 
     def _acquire_lock(self) -> None:
         try:
             self._lock = lock_folder(self.path)
         except BlockingIOError:
             raise RunError(f"another process is running in {self.path}.") from None
+
+
+def _check_rows(rows: Iterable[Mapping[str, Any]]) -> None:
+    for row in rows:
+        try:
+            check_row(row)
+        except ValueError as error:
+            raise ConfigError(
+                f"metrics of round {row.get('round')}: {error}. Correct the extra metrics of the "
+                "policy that returns them."
+            ) from None
 
 
 def _has_content(path: Path) -> bool:

@@ -142,7 +142,7 @@ def measure_weights(recipe: Recipe, client_pool: ClientPool) -> dict[str, Any]:
         return {}
     total: dict[str, float] = {}
     is_regression = client_pool.clients.numbers is not None
-    for state in client_pool.states.values():
+    for _, state in sorted(client_pool.states.items()):  # the order of a resumed run differs
         own = _get_state(serving, state)
         names = name_predictors(recipe, own.num_models, is_regression=is_regression)
         is_known = {TRAINED: state.trained is not None, LAST_LABEL: len(own.last) > 0}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.aggregation import Reports
 from thalweg.core.claims import Claim, ValidatesClaims
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import BadMessage
@@ -128,7 +129,7 @@ def check_train_response(
             broadcast = request.broadcast.get(stage, {})
             claim = Claim(uploads, *common, broadcast, response.num_samples, limits.num_classes)
             _check_claim(getattr(recipe, stage), claim, "TrainResponse")
-    if response.reports:
+    if isinstance(recipe.weights, Reports):
         claim = Claim(response.reports, *common, {}, response.num_samples, limits.num_classes)
         _check_claim(recipe.weights, claim, "TrainResponse")
 

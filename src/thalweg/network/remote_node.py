@@ -16,6 +16,8 @@ from thalweg.network.wire import MaskRequest, MessageSchema, Request, read_reque
 from thalweg.recipes.base import find_max_probe_rounds
 from thalweg.recipes.disclosure import list_exact_parts
 
+MAX_MISSED_TICKS = 100_000  # that a client collects in one request; about 10 s
+
 
 class NodeState(NamedTuple):
     """What a device must store between messages."""
@@ -178,6 +180,15 @@ class RemoteNode:
                 f"the recipe runs at most {most}."
             )
         is_last_step = isinstance(request, MaskRequest) and request.step in ("sign", "open")
+        stream = self.node.clients.stream
+        missed = request.rnd - state.client.stream_round
+        if stream.collects_when_absent and missed * stream.ticks > MAX_MISSED_TICKS:
+            raise Rejected(
+                RejectionCode.ROUND,
+                f"the request is for round {request.rnd + 1}, before which this client would have "
+                f"to collect the samples of {missed} rounds with {stream.ticks} ticks each, more "
+                f"than {MAX_MISSED_TICKS} ticks in all.",
+            )
         over = state.last_round - is_last_step
         if request.rnd <= over:
             raise Rejected(

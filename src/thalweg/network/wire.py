@@ -56,6 +56,7 @@ MAX_HEADER_BYTES = 1 << 20  # for everything but arrays
 MAX_MODEL = (
     int(UPPER_BOUNDS["MODELS"]) - 1
 )  # largest number of a model; clients keep values by number
+MAX_ROUND = int(UPPER_BOUNDS["COUNT"])  # larger than in any plan
 NO_MASKING = "the recipe does not mask updates."
 NO_NUMBERS = "the targets of the run are class labels."
 MASK_KEY_FIELDS = {
@@ -291,13 +292,13 @@ def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequ
             f"client trains at most {most}."
         )
     return TrainRequest(
-        rnd=fields.read_int("rnd"),
+        rnd=fields.read_int("rnd", MAX_ROUND),
         client=fields.read_int("client"),
         models=models,
         lr_scales=fields.read_array("lr_scales", np.float64, models.shape, minimum=0),
         params=fields.read_array("params", np.float32, (len(models), schema.num_params)),
-        session=fields.read_int("session"),
-        age=fields.read_int("age"),
+        session=fields.read_int("session", MAX_ROUND),
+        age=fields.read_int("age", MAX_ROUND),
         probe_round=fields.read_int("probe_round"),
         broadcast={
             stage: _read_broadcast(stage, stages.read_group(stage), len(models) * schema.num_params)
@@ -351,7 +352,7 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
     max_correct = num_tested * (not schema.is_regression)
     num_params = schema.num_params if masked is None else 0
     return TrainResponse(
-        rnd=fields.read_int("rnd"),
+        rnd=fields.read_int("rnd", MAX_ROUND),
         client=fields.read_int("client"),
         models=models,
         deltas=fields.read_array("deltas", np.float32, (num, num_params)),
@@ -407,13 +408,13 @@ def _read_survey_request(fields: FieldReader, schema: MessageSchema) -> SurveyRe
             f"SurveyRequest: expected {'models' if policy.sends_models else 'no models'} in the "
             f"request of the {stage} policy {type(policy).__name__}, got {len(bank)}."
         )
-    return SurveyRequest(fields.read_int("rnd"), fields.read_int("client"), stage, bank)
+    return SurveyRequest(fields.read_int("rnd", MAX_ROUND), fields.read_int("client"), stage, bank)
 
 
 def _read_survey_response(fields: FieldReader, schema: MessageSchema) -> SurveyResponse:
     values = fields.read_group("values")
     return SurveyResponse(
-        rnd=fields.read_int("rnd"),
+        rnd=fields.read_int("rnd", MAX_ROUND),
         client=fields.read_int("client"),
         stage=fields.read_choice("stage", schema.survey_policies),
         values={
@@ -427,7 +428,7 @@ def _read_mask_request(fields: FieldReader, schema: MessageSchema) -> MaskReques
     step = _read_mask_step(fields, schema)
     members = _read_ascending(fields, "members")
     return MaskRequest(
-        rnd=fields.read_int("rnd"),
+        rnd=fields.read_int("rnd", MAX_ROUND),
         client=fields.read_int("client"),
         step=step,
         members=members,
@@ -439,7 +440,7 @@ def _read_mask_request(fields: FieldReader, schema: MessageSchema) -> MaskReques
 def _read_mask_response(fields: FieldReader, schema: MessageSchema) -> MaskResponse:
     step = _read_mask_step(fields, schema)
     return MaskResponse(
-        rnd=fields.read_int("rnd"),
+        rnd=fields.read_int("rnd", MAX_ROUND),
         client=fields.read_int("client"),
         step=step,
         probe_round=fields.read_int("probe_round"),

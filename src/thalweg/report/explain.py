@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from thalweg.core.decisions import describe_decision
+from thalweg.core.wrapped_text import make_printable
 
 MAX_LISTED = 8  # ids of clients in one sentence
 PREDICTORS = {
@@ -52,7 +53,7 @@ def explain_rows(
             events.append(f"Session {current} starts.")
         models, session = now, session if current is None else current
         lines += [f"Round {row['round']}: {event}" for event in events]
-    return lines + _describe_serving(rows)
+    return [make_printable(line) for line in lines + _describe_serving(rows)]
 
 
 def _list_decided(row: Mapping[str, Any]) -> set[str]:
@@ -80,6 +81,8 @@ def _describe_serving(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     weights = found[-1]["serving_weights"]
     names = sorted((name for name in weights if weights[name] >= 0.005), key=lambda n: -weights[n])
     texts = [f"{PREDICTORS.get(name, name)} ({weights[name]:.0%})" for name in names]
+    if not texts:
+        return []
     listed = f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
     return [f"After round {found[-1]['round']}: Clients predict with {listed}."]
 
