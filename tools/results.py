@@ -11,9 +11,9 @@
 
 `--only` selects rows and columns as in `thalweg reproduce`. A table shows our value, the paper's
 and the difference, and marks cells that were not run; rows and columns of which nothing was run are
-listed below it. The value of one cell is its mean ± spread, that of several is their range. A
-comparison is that of `report.auto_table`: auto and the best specialist, auto and auto without its
-parts, or the targets.
+listed below it. The value of one cell is its mean ± spread, that of several is their range, with
+the number of cells if not all of them were run. A comparison is that of `report.auto_table`: auto
+and the best specialist, auto and auto without its parts, or the targets.
 A test compares the pages with the cells.
 """
 
@@ -246,16 +246,20 @@ def _make_legend(study: Study, shown: Sequence[MeasuredCell]) -> str:
 
 
 def make_value(words: list[str], cells: Cells) -> str:
-    """Return a mean ± spread, or a range: ``0.15 to 0.82``; ``not run`` if one is missing."""
+    """Return a mean ± spread, or a range: ``0.15 to 0.82``.
+
+    A range of which a part was run has the number of its cells; ``not run`` if there is none.
+    """
     arguments = _parse(words)
     study = _select(arguments)
     stored = {(cell.row, cell.column): cell for cell in cells.get(arguments.study, ())}
     keys = [key for key in _keys(study) if arguments.show == "mean" or key in study.published]
     require(bool(keys), f"value {shlex.join(words)}: no cell has a published number.")
-    if arguments.show != "published" and any(key not in stored for key in keys):
+    run = [key for key in keys if key in stored or arguments.show == "published"]
+    if not run:
         return NOT_RUN
     found = []
-    for key in keys:
+    for key in run:
         published = study.published[key].mean if key in study.published else 0.0
         mean = stored[key].mean if key in stored else 0.0
         found.append({"mean": mean, "published": published}.get(arguments.show, mean - published))
@@ -263,7 +267,8 @@ def make_value(words: list[str], cells: Cells) -> str:
         return _format_mean(stored[keys[0]])
     show = points if arguments.show == "difference" else "{:.2f}".format
     low, high = show(min(found)), show(max(found))
-    return low if low == high else f"{low} to {high}"
+    text = low if low == high else f"{low} to {high}"
+    return text if len(run) == len(keys) else f"{text} ({len(run)} of {len(keys)} cells)"
 
 
 def make_comparison(words: list[str], cells: Cells) -> str:

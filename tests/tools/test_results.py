@@ -122,7 +122,9 @@ def test_rows_and_columns_that_were_not_run_are_listed_below_the_table(made_up: 
         ("--only '10 %'", "60.12 to 82.00"),
         ("--only '10 %' --show difference", "−0.50 to +2.00"),
         ("--show published", "70.00 to 81.00"),
-        ("", "not run"),
+        ("", "60.12 to 82.00 (3 of 5 cells)"),
+        ("--only 'ours,50 %'", "not run"),
+        ("--show difference", "−0.50 to +2.00 (2 of 4 cells)"),
     ],
 )
 def test_value_is_a_number_or_a_range(made_up: None, words: str, text: str) -> None:
