@@ -157,13 +157,18 @@ def choose_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
 
 
 def _taus(entries: Sequence[Entry], chosen: Sequence[Entry]) -> dict[str, float]:
-    """Return the tau of each column, over chosen entries and those with computed numbers."""
+    """Return the tau of each column, over chosen entries and those with computed numbers.
+
+    Columns without a chosen entry show the cells of another column once more.
+    """
     columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    counted = {(entry.study.name, entry.cell.column) for entry in chosen}
     for entry in entries:
         cell, study = entry.cell, entry.study
         is_computed = study.published_cell(cell.row, cell.column) is None
         is_chosen = any(entry is other for other in chosen)
-        if cell.published is not None and (is_computed or is_chosen):
+        is_counted = (study.name, cell.column) in counted
+        if cell.published is not None and is_counted and (is_computed or is_chosen):
             pairs = columns.setdefault((study.name, cell.column), [])
             pairs.append((cell.mean, cell.published))
     taus = {
