@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,3 +204,9 @@ def test_unknown_row_is_reported(made_up: None) -> None:
         fill_page("<!-- value made-up --minus oors -->?<!-- end value -->", CELLS)
     with pytest.raises(ConfigError, match="no cell has a published number"):
         fill_page("<!-- value made-up --only new --show published -->?<!-- end value -->", CELLS)
+
+
+def test_each_study_has_a_table_on_a_page() -> None:
+    text = "\n".join(page.read_text() for page in find_pages())
+    shown = set(re.findall(r"<!-- table (\S+)", text))
+    assert shown >= {*set(STUDIES), *read_all_measured()}

@@ -17,9 +17,9 @@ MIN_ROWS = 3  # of an order
 STATUS_LEGEND = (
     "cells: published accuracies. run: measured ones; of a figure, its points. within: two points "
     "or two of the paper's standard deviations. tau: Kendall's tau of the row order, averaged over "
-    "columns. scale: paper, or reduced (net, clients, samples or rounds); other data: measured on "
-    "data for which the paper has no number. seeds: per cell. If "
-    "several rows or scales are compared with a published cell, the first one in the study counts."
+    "columns. scale: paper, or reduced (net, clients, samples or rounds); +: also measured on data "
+    "for which the paper has no number. seeds: per cell. If several rows or scales are compared "
+    "with a published cell, the first one in the study counts."
 )
 
 Measured = Mapping[str, Sequence[MeasuredCell]]
