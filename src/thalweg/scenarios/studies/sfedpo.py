@@ -508,7 +508,7 @@ def _compare_all_rounds(
     x best 80.0 a on x
     x last ten 80.0 a on x
     """
-    found = {}
+    found: dict[tuple[str, str], Published] = {}
     for (row, column), number in published.items():
         cell = None if number.cell is None else number.cell or f"{row} on {column}"
         named = number._replace(cell=cell)
