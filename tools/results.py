@@ -6,14 +6,17 @@
 `docs/results/README.md` is written whole. On other pages the text between two comments is replaced:
 
     <!-- table STUDY [--only WORDS] -->  ...  <!-- end table -->
-    <!-- value STUDY [--only WORDS] [--show mean|published|difference] -->...<!-- end value -->
+    <!-- value STUDY [--only WORDS] [--minus ROW] [--show WHAT] -->...<!-- end value -->
     <!-- comparison specialists|parts|targets -->  ...  <!-- end comparison -->
 
 `--only` selects rows and columns as in `thalweg reproduce`. A table shows our value, the paper's
 and the difference, and marks cells that were not run; rows and columns of which nothing was run are
-listed below it. The value of one cell is its mean ± spread, that of several is their range. A
-comparison is that of `report.auto_table`: auto and the best specialist, auto and auto without its
-parts, or the targets.
+listed below it. The value of one cell is its mean ± spread, that of several is their range, with
+the number of cells if not all of them were run. `--show published` shows the paper's numbers,
+`--show difference` ours minus the paper's, `--show tau` Kendall's tau of the row order, averaged
+over columns. With `--minus ROW` the numbers of that row are subtracted; with several seeds only
+those that both cells have count. A comparison is that of `report.auto_table`: auto and the best
+specialist, auto and auto without its parts, or the targets.
 A test compares the pages with the cells.
 """
 
@@ -25,6 +28,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from thalweg.core.errors import require
 from thalweg.report.auto_table import (
@@ -44,7 +48,14 @@ from thalweg.report.measured import (
 )
 from thalweg.report.numbers import points
 from thalweg.report.render import escape_markdown, markdown_row
-from thalweg.report.status import ExhibitStatus, format_command, make_status, to_texts
+from thalweg.report.status import (
+    MIN_ROWS,
+    ExhibitStatus,
+    format_command,
+    kendall_tau,
+    make_status,
+    to_texts,
+)
 from thalweg.report.study_table import MAX_COLUMNS
 from thalweg.report.table import FAR_MARK
 from thalweg.scenarios.studies import Study, auto, restrict_study, select_part, split_words
@@ -246,24 +257,75 @@ def _make_legend(study: Study, shown: Sequence[MeasuredCell]) -> str:
 
 
 def make_value(words: list[str], cells: Cells) -> str:
-    """Return a mean ± spread, or a range: ``0.15 to 0.82``; ``not run`` if one is missing."""
+    """Return a mean ± spread, or a range: ``0.15 to 0.82``.
+
+    A range of which a part was run has the number of its cells; ``not run`` if there is none.
+    """
     arguments = _parse(words)
     study = _select(arguments)
     stored = {(cell.row, cell.column): cell for cell in cells.get(arguments.study, ())}
-    keys = [key for key in _keys(study) if arguments.show == "mean" or key in study.published]
+    if arguments.show == "tau":
+        return _make_tau(study, stored)
+    whole = find_study_of_file(arguments.study)
+    means = {key: cell.mean for key, cell in stored.items()}
+    numbers = {key: number.mean for key, number in whole.published.items()}
+    if arguments.minus:
+        require(
+            arguments.minus in whole.row_labels,
+            f"value {shlex.join(words)}: expected a row of {whole.name} after --minus, got "
+            f"{arguments.minus}.",
+        )
+        means = _subtract_seeds(stored, arguments.minus)
+        numbers = _subtract_row(numbers, arguments.minus)
+    keys = [key for key in _keys(study) if key[0] != arguments.minus]
+    keys = [key for key in keys if arguments.show == "mean" or key in numbers]
     require(bool(keys), f"value {shlex.join(words)}: no cell has a published number.")
-    if arguments.show != "published" and any(key not in stored for key in keys):
+    run = [key for key in keys if key in means or arguments.show == "published"]
+    if not run:
         return NOT_RUN
-    found = []
-    for key in keys:
-        published = study.published[key].mean if key in study.published else 0.0
-        mean = stored[key].mean if key in stored else 0.0
-        found.append({"mean": mean, "published": published}.get(arguments.show, mean - published))
-    if arguments.show == "mean" and len(keys) == 1:
+    if arguments.show == "mean" and len(keys) == 1 and not arguments.minus:
         return _format_mean(stored[keys[0]])
-    show = points if arguments.show == "difference" else "{:.2f}".format
+    found = []
+    for key in run:
+        ours, theirs = means.get(key, 0.0), numbers.get(key, 0.0)
+        found.append({"mean": ours, "published": theirs}.get(arguments.show, ours - theirs))
+    has_sign = arguments.minus or arguments.show == "difference"
+    show = points if has_sign else "{:.2f}".format
     low, high = show(min(found)), show(max(found))
-    return low if low == high else f"{low} to {high}"
+    text = low if low == high else f"{low} to {high}"
+    return text if len(run) == len(keys) else f"{text} ({len(run)} of {len(keys)} cells)"
+
+
+def _subtract_row(
+    numbers: Mapping[tuple[str, str], float], row: str
+) -> dict[tuple[str, str], float]:
+    """Return the numbers minus that of a row in the same column, where the row has one."""
+    return {key: n - numbers[row, key[1]] for key, n in numbers.items() if (row, key[1]) in numbers}
+
+
+def _subtract_seeds(
+    stored: Mapping[tuple[str, str], MeasuredCell], row: str
+) -> dict[tuple[str, str], float]:
+    """Return mean differences of cells and that of a row in the same column, over shared seeds."""
+    found = {}
+    for key, cell in stored.items():
+        other = stored.get((row, key[1]))
+        values = dict(zip(cell.seeds, cell.values, strict=True))
+        others = dict(zip(other.seeds, other.values, strict=True)) if other is not None else {}
+        if shared := values.keys() & others.keys():
+            found[key] = fmean(values[seed] - others[seed] for seed in shared)
+    return found
+
+
+def _make_tau(study: Study, stored: Mapping[tuple[str, str], MeasuredCell]) -> str:
+    """Return Kendall's tau of our row order against the paper's, averaged over columns."""
+    taus = []
+    for column in study.column_labels:
+        keys = [(row, column) for row in study.row_labels if (row, column) in stored]
+        pairs = [(stored[k].mean, study.published[k].mean) for k in keys if k in study.published]
+        tau = kendall_tau(pairs) if len(pairs) >= MIN_ROWS else None
+        taus += [] if tau is None else [tau]
+    return f"{fmean(taus):.2f}" if taus else NOT_RUN
 
 
 def make_comparison(words: list[str], cells: Cells) -> str:
@@ -295,7 +357,10 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="<!-- table|value -->")
     parser.add_argument("study")
     parser.add_argument("--only", default="")
-    parser.add_argument("--show", choices=("mean", "published", "difference"), default="mean")
+    parser.add_argument("--minus", default="")
+    parser.add_argument(
+        "--show", choices=("mean", "published", "difference", "tau"), default="mean"
+    )
     return parser.parse_args(words)
 
 

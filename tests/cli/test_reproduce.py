@@ -5,9 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from thalweg.cli.main import app
+from thalweg.report.measured import read_all_measured
 
 
 def test_reproduce_without_a_name_lists_studies(thalweg):
@@ -153,6 +158,19 @@ def test_status_lists_all_papers(thalweg):
     assert shown.returncode == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert "sfedpo-figure-2-fashion-mnist" in shown.stdout
+
+
+def test_status_fits_80_columns_with_cells_on_other_data(monkeypatch):
+    cells = read_all_measured()
+    (cell, *_) = cells["sfedpo-table-1"]
+    for column, number in (("fashion-mnist-full", None), ("cifar10-cnn-full", 67.45)):
+        more = replace(cell, row="noise 0.00", column=column, published=number)
+        cells.setdefault("sfedpo-table-3", []).append(more)
+    monkeypatch.setattr("thalweg.cli.reproduce.read_all_measured", lambda: cells)
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["reproduce", "--status"])
+    assert "reduced + " in done.output
+    assert "sfedpo-figure-2-fashion-mnist" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
 
 
 def test_options_of_stored_cells_are_checked(thalweg):

@@ -22,6 +22,7 @@ STUDY = Study(
         Column("full", note="small", is_reduced=True),
         Column("other", table="Figure 1"),
         Column("elsewhere"),
+        Column("full", note="best"),
     ),
     seeds=(0, 1, 2),
     reference="ours",
@@ -32,6 +33,8 @@ STUDY = Study(
         ("middle", "full"): Published(70.0, 2.0),
         ("low", "full"): Published(60.0),
         ("plain", "full"): Published(50.0, cell=None),
+        ("ours", "full best"): Published(80.0, 0.1, "best"),
+        ("plain", "full best"): Published(50.0, cell=None),
     },
 )
 MADE = Paper(
@@ -130,6 +133,15 @@ def test_order_of_rows_includes_numbers_that_follow_from_printed_ones():
     assert to_texts(table) == ["4", "3", "2", "0.67", "paper", "1"]
     (table, *_) = make_status({"made-up": cells[:2]})
     assert table.tau is None
+
+
+def test_columns_that_show_cells_again_have_no_tau():
+    rows = ("ours", "middle", "low", "plain")
+    cells = [measure(row, "full", mean) for row, mean in zip(rows, (80, 70, 60, 50), strict=True)]
+    again = [measure(row, "full best", mean) for row, mean in (("ours", 40.0), ("plain", 50.0))]
+    more = [measure(row, "full best", 60.0) for row in ("middle", "low")]
+    (table, *_) = make_status({"made-up": [*cells, *again, *more]})
+    assert (table.run, table.tau_of) == (3, {"full": 1.0})
 
 
 def test_points_of_figures_are_counted():

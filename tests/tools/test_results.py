@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,12 +123,41 @@ def test_rows_and_columns_that_were_not_run_are_listed_below_the_table(made_up: 
         ("--only '10 %'", "60.12 to 82.00"),
         ("--only '10 %' --show difference", "−0.50 to +2.00"),
         ("--show published", "70.00 to 81.00"),
-        ("", "not run"),
+        ("", "60.12 to 82.00 (3 of 5 cells)"),
+        ("--only 'ours,50 %'", "not run"),
+        ("--show difference", "−0.50 to +2.00 (2 of 4 cells)"),
+        ("--only 'ours,10 %' --minus theirs", "+12.50"),
+        ("--only 'ours,10 %' --minus theirs --show published", "+10.00"),
+        ("--only 'ours,10 %' --minus theirs --show difference", "+2.50"),
+        ("--only 'ours' --minus theirs", "+12.50 (1 of 2 cells)"),
+        ("--only 'ours,50 %' --minus theirs", "not run"),
+        ("--show tau", "not run"),
     ],
 )
 def test_value_is_a_number_or_a_range(made_up: None, words: str, text: str) -> None:
     page = f"by <!-- value made-up {words} -->?<!-- end value --> points"
     assert fill_page(page, CELLS) == page.replace("?", text)
+
+
+def test_subtracted_row_counts_only_shared_seeds(made_up: None) -> None:
+    ours, theirs = CELLS["made-up"][1:]
+    cells = {
+        "made-up": [
+            replace(ours, seeds=(0, 1, 2), values=(80.0, 84.0, 99.0)),
+            replace(theirs, seeds=(0, 1), values=(70.0, 71.0)),
+        ]
+    }
+    page = "<!-- value made-up --only 'ours,10 %' --minus theirs -->?<!-- end value -->"
+    assert fill_page(page, cells) == page.replace("?", "+11.50")  # (10 + 13) / 2
+
+
+def test_tau_of_the_row_order(made_up: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {("new", "toy 10 %"): Published(75.0)}
+    study = replace(STUDY, published={**STUDY.published, **numbers})
+    monkeypatch.setitem(STUDIES, "made-up", study)
+    page = "<!-- value made-up --show tau -->?<!-- end value -->"
+    # ours > theirs > new; the paper has ours > new > theirs: (2 - 1) / 3
+    assert fill_page(page, CELLS) == page.replace("?", "0.33")
 
 
 def test_left_out_cells_have_the_letter_of_their_reason(
@@ -170,5 +200,13 @@ def test_code_blocks_do_not_change_and_missing_ends_are_reported(made_up: None) 
 def test_unknown_row_is_reported(made_up: None) -> None:
     with pytest.raises(ConfigError, match="oors"):
         fill_page("<!-- value made-up --only oors -->?<!-- end value -->", CELLS)
+    with pytest.raises(ConfigError, match="expected a row of made-up after --minus, got oors"):
+        fill_page("<!-- value made-up --minus oors -->?<!-- end value -->", CELLS)
     with pytest.raises(ConfigError, match="no cell has a published number"):
         fill_page("<!-- value made-up --only new --show published -->?<!-- end value -->", CELLS)
+
+
+def test_each_study_has_a_table_on_a_page() -> None:
+    text = "\n".join(page.read_text() for page in find_pages())
+    shown = set(re.findall(r"<!-- table (\S+)", text))
+    assert shown >= {*set(STUDIES), *read_all_measured()}

@@ -268,7 +268,9 @@ def _show_status(console: Console, as_json: bool) -> None:
         table.add_column("study", overflow="fold")
         mine = [each for each in found if each.paper == paper]
         for each in mine:
-            table.add_row(each.table, *to_texts(each), "\n".join(each.studies))
+            *numbers, scale, seeds = to_texts(each)
+            studies = "\n".join(each.studies)
+            table.add_row(each.table, *numbers, _shorten_scale(scale), seeds, studies)
         table.add_row("all", *_sum_up(mine), "", "", "", "")
         console.print(table)
         rest = [f"{e.name} ({e.content})" for e in about.exhibits if not e.has_results]
@@ -278,6 +280,14 @@ def _show_status(console: Console, as_json: bool) -> None:
         "are at the end of its name (--data).",
         highlight=False,
     )
+
+
+def _shorten_scale(scale: str) -> str:
+    """
+    >>> [_shorten_scale(scale) for scale in ("paper", "reduced, other data", "other data")]
+    ['paper', 'reduced +', '+']
+    """
+    return scale.replace(", other data", " +").replace("other data", "+")
 
 
 def _sum_up(found: Sequence[ExhibitStatus]) -> list[str]:

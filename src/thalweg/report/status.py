@@ -17,9 +17,9 @@ MIN_ROWS = 3  # of an order
 STATUS_LEGEND = (
     "cells: published accuracies. run: measured ones; of a figure, its points. within: two points "
     "or two of the paper's standard deviations. tau: Kendall's tau of the row order, averaged over "
-    "columns. scale: paper, or reduced (net, clients, samples or rounds); other data: measured on "
-    "data for which the paper has no number. seeds: per cell. If "
-    "several rows or scales are compared with a published cell, the first one in the study counts."
+    "columns. scale: paper, or reduced (net, clients, samples or rounds); +: also measured on data "
+    "for which the paper has no number. seeds: per cell. If several rows or scales are compared "
+    "with a published cell, the first one in the study counts."
 )
 
 Measured = Mapping[str, Sequence[MeasuredCell]]
@@ -157,13 +157,18 @@ def choose_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
 
 
 def _taus(entries: Sequence[Entry], chosen: Sequence[Entry]) -> dict[str, float]:
-    """Return the tau of each column, over chosen entries and those with computed numbers."""
+    """Return the tau of each column, over chosen entries and those with computed numbers.
+
+    Columns without a chosen entry show the cells of another column once more.
+    """
     columns: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    counted = {(entry.study.name, entry.cell.column) for entry in chosen}
     for entry in entries:
         cell, study = entry.cell, entry.study
         is_computed = study.published_cell(cell.row, cell.column) is None
         is_chosen = any(entry is other for other in chosen)
-        if cell.published is not None and (is_computed or is_chosen):
+        is_counted = (study.name, cell.column) in counted
+        if cell.published is not None and is_counted and (is_computed or is_chosen):
             pairs = columns.setdefault((study.name, cell.column), [])
             pairs.append((cell.mean, cell.published))
     taus = {

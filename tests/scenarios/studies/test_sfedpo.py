@@ -82,6 +82,18 @@ def test_every_column_of_table_1_is_followed_by_its_best_round_and_last_evaluati
         ]
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 7])
+def test_all_readings_of_the_reported_round_are_compared_with_the_same_cell(number):
+    study = STUDIES[f"sfedpo-table-{number}"]
+    finals = [key for key in study.published if not key[1].endswith(("best", "last ten"))]
+    assert len(study.published) == 3 * len(finals)
+    for row, column in finals:
+        for note in ("best", "last ten"):
+            again = f"{column} {note}"
+            assert study.published[row, again][:2] == study.published[row, column][:2]
+            assert study.published_cell(row, again) == study.published_cell(row, column)
+
+
 @pytest.mark.parametrize("number", [3, 5, 7, 8])
 def test_tables_on_cifar10_have_the_same_columns_with_a_small_net_and_small_data(number):
     study = STUDIES[f"sfedpo-table-{number}"]
