@@ -7,6 +7,9 @@ A round is the training of 24 clients with LeNet-5 (workload A of `speed.py`) an
 of their updates. The nodes are processes of this machine, which must be idle and have at least two
 cores. Both sides use the same actors: one side uses one of them, the other side both. They run
 alternately, and their updates must have the same bits.
+
+The CPU time per round with both nodes is printed for the process of the run, the actors, and Ray's
+own processes (Linux only). It can also be measured on a busy machine.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import os
 import statistics
 import sys
 import time
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 
@@ -47,6 +52,33 @@ def make_tasks(sizes: list[int], rng: np.random.Generator) -> list[StackTask]:
             StackTask(np.zeros(size, dtype=np.int64), items, weights, np.ones(shape[:2], bool))
         )
     return tasks
+
+
+def measure_cpu_seconds() -> dict[str, float]:
+    """Return the CPU time so far of this process and of those that it has started, by kind."""
+    parents: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    kinds: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text().rpartition(")")
+            command = (folder / "cmdline").read_text()
+        except OSError:  # it has ended
+            continue
+        values, pid = rest.split(), int(folder.name)
+        parents[pid] = int(values[1])
+        seconds[pid] = (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+        program = name.partition("(")[2]
+        is_actor = "TrainingActor" in command
+        kinds[pid] = "actors" if is_actor else f"Ray: {program}"
+    found: dict[str, float] = defaultdict(float)
+    for pid in parents:
+        ancestor = pid
+        while ancestor in parents and ancestor != os.getpid():
+            ancestor = parents[ancestor]
+        if ancestor == os.getpid():
+            found["process of the run" if pid == ancestor else kinds[pid]] += seconds[pid]
+    return found
 
 
 def main() -> int:
@@ -83,6 +115,10 @@ def main() -> int:
                 if repeat >= 2:  # the first rounds load code
                     times.append(time.perf_counter() - began)
         trainer.actors = both
+        before = measure_cpu_seconds()
+        for _ in range(repeats):
+            combine(weights, trainer.train(bank, tasks)[0])
+        after = measure_cpu_seconds()
         assert all(np.array_equal(sums[0], other) for other in sums), "the bits differ"
     finally:
         trainer.close()
@@ -90,6 +126,9 @@ def main() -> int:
     one, two = (1 / statistics.median(times) for times in seconds.values())
     print(f"one node {one:.2f} rounds/s, two nodes {two:.2f} rounds/s: {two / one:.2f}x ", end="")
     print(f"(target {TARGET}x), same bits")
+    print("CPU ms per round with two nodes:")
+    for kind in sorted(after, key=lambda kind: before[kind] - after[kind]):
+        print(f"  {kind:24s} {1e3 * (after[kind] - before[kind]) / repeats:7.1f}")
     return 0 if two / one >= TARGET else 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from thalweg.core.vectors import BLOCK
-from thalweg.engine.ray.trainer import SHARD_BYTES, choose_shards
+from thalweg.engine.ray.trainer import SHARD_BYTES, choose_pieces, choose_shards
 
 NOT_STARTED = "The current node timed out during startup"
 PROGRAM = Path(__file__).with_name("two_nodes.py")
@@ -37,3 +37,14 @@ def test_shards_of_columns_are_whole_blocks_and_small_enough():
 
 def test_small_updates_are_one_shard():
     assert choose_shards(24, 61_706) == (61_706,)
+
+
+def test_pieces_of_updates_are_sent_without_the_object_stores():
+    """Up to 100 KiB each and 10 MiB per task; larger updates are one piece."""
+    for rows in (1, 4, 33):
+        ends = choose_pieces(rows, 61_706)
+        widths = [last - first for first, last in zip((0, *ends[:-1]), ends, strict=True)]
+        assert sum(widths) == 61_706
+        assert min(widths) > 0
+        assert 4 * rows * max(widths) < 100 << 10
+    assert choose_pieces(34, 61_706) == (61_706,)

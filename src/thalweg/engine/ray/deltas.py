@@ -69,8 +69,8 @@ class RemoteDeltas:
         found = np.zeros(self.shape, dtype=np.float32)
         for task, (places, inside) in self._by_task().items():
             first = 0
-            for shard, end in enumerate(self._ends):
-                found[places, first:end] = self._fetch(task, shard)[inside]
+            for end, shard in zip(self._ends, self._fetch(task), strict=True):
+                found[places, first:end] = shard[inside]
                 first = end
         found[:, self._zero_from :] = 0
         return found if dtype is None else found.astype(dtype)
@@ -130,10 +130,10 @@ class RemoteDeltas:
             for task in np.unique(owners)
         }
 
-    def _fetch(self, task: int, shard: int) -> Floats32:
+    def _fetch(self, task: int) -> list[Floats32]:
         return cast(
-            Floats32,
-            repeat_lost(lambda: self._trainer.get(self._shards[task][shard]), self._train_again),
+            list[Floats32],
+            repeat_lost(lambda: self._trainer.get(self._shards[task]), self._train_again),
         )
 
     def _train_again(self) -> None:

@@ -41,6 +41,7 @@ from thalweg.nets import Net
 
 LOCAL_BYTES = 1 << 26  # updates of a round up to this size are sent to the driver
 SHARD_BYTES = 1 << 27  # of the columns that one actor sums
+PIECE_BYTES, MESSAGE_BYTES = 88 << 10, 8 << 20  # of results without the object stores
 START_SECONDS = 300.0  # until actors must have started
 
 
@@ -87,10 +88,15 @@ class RayTrainer(ModelPredictions):
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
         num_rows = sum(len(task.models) for task in tasks)
-        ends = choose_shards(num_rows, self._num_params)
+        stay = self._only_mean and 4 * num_rows * self._num_params > LOCAL_BYTES
+        most = max((len(task.models) for task in tasks), default=1)
+        ends = (
+            choose_shards(num_rows, self._num_params)
+            if stay
+            else choose_pieces(most, self._num_params)
+        )
         models = self.ray.put(bank)
         calls = [ActorCall("train", (models, task, ends), len(ends) + 1) for task in tasks]
-        stay = self._only_mean and 4 * num_rows * self._num_params > LOCAL_BYTES
         results = repeat_lost(lambda: self.call(calls, fetches=not stay))
         losses = np.concatenate([np.empty(0), *(result[-1][0] for result in results)])
         finite = [np.empty(0, dtype=bool), *(result[-1][1] for result in results)]
@@ -129,10 +135,10 @@ class RayTrainer(ModelPredictions):
         """
         return ActorSchedule(self, calls, fetches).run()
 
-    def get(self, reference: Any) -> Any:
-        """Return the value of a reference."""
+    def get(self, references: list[Any]) -> list[Any]:
+        """Return the values of references."""
         try:
-            return self.ray.get(reference)
+            return cast(list[Any], self.ray.get(references))
         except self.ray.exceptions.ObjectLostError as error:
             raise LostObjects(first_line(error)) from error
 
@@ -212,6 +218,21 @@ def choose_shards(num_rows: int, num_params: int) -> tuple[int, ...]:
     ((61706,), [5.0, 10.0, 12.0])
     """
     width = max(SHARD_BYTES // (4 * max(num_rows, 1)) // BLOCK, 1) * BLOCK
+    return (*range(width, num_params, width), num_params)
+
+
+def choose_pieces(num_rows: int, num_params: int) -> tuple[int, ...]:
+    """Return the ends of the pieces of columns in which the updates of a task are sent.
+
+    Ray sends results of up to 100 KiB with the response of an actor, up to 10 MiB in all, and
+    larger ones through the object stores of both nodes, which takes more CPU time.
+
+    >>> choose_pieces(4, 10_000), choose_pieces(4, 1_000_000)
+    ((5632, 10000), (1000000,))
+    """
+    if 4 * num_rows * num_params > MESSAGE_BYTES:
+        return (num_params,)
+    width = max(PIECE_BYTES // (4 * num_rows), 1)
     return (*range(width, num_params, width), num_params)
 
 
