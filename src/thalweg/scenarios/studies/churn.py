@@ -71,8 +71,8 @@ class PaperTable(NamedTuple):
 REDUCED = ("ag-news", "cifar10")  # smaller than in the paper
 ONE_PASS = ("local.steps=none", "local.passes=1")
 ARTICLES = (
-    "Word vectors have 100 numbers for 10,000 words; the paper has 300 for 30,522. The paper "
-    "prints the overlap 0.8 of Table 2 as 0.6."
+    "The vocabulary has 10,000 words; the paper has 30,522. The paper prints the overlap 0.8 of "
+    "Table 2 as 0.6."
 )
 TABLES = (
     PaperTable("mnist", "Table 3", printed.MNIST, 50, ("0.03", "0.9")),
