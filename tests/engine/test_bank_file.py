@@ -58,6 +58,28 @@ def test_clients_that_have_never_taken_part_cost_no_bytes() -> None:
     assert sizes[0] == sizes[1] < 5000
 
 
+def test_models_that_differ_in_few_values_are_stored_as_these_values(tmp_path: Path) -> None:
+    """Models 3 and 5 are models 0 and 1 with another bias; model 4 is not like a shared one."""
+    net = Linear().build((24,), 1)  # 24 weights and a bias
+    rng = np.random.default_rng(0)
+    models = rng.normal(size=(6, 25)).astype(np.float32)
+    models[3], models[5] = models[0], models[1]
+    models[0, 7], models[3, 7] = 0.0, -0.0
+    models[[3, 5], 24] = [1.5, 2.5]
+    shares, shared = np.eye(6)[0], np.full((5000, 2), 0.5)
+    shared[:3] = 0.25
+    entries = [(client, 3 + client, 0.5) for client in range(3)] + [(0, 2, 0.25)]
+    payload = bank_to_bytes(ServedModels(models, shares, Mixtures.from_entries(shared, entries, 6)))
+    tensors = load(payload)
+    assert np.array_equal(tensors["models"], models[[0, 1, 2, 4]])
+    assert tensors["near_base"].tolist() == [0, 1]
+    assert tensors["near_positions"].tolist() == [7, 24]
+    (tmp_path / BANK).write_bytes(payload)
+    found = read_bank(tmp_path, net)
+    assert found is not None
+    assert found.models.tobytes() == models.tobytes()
+
+
 def test_rows_that_differ_are_stored_as_they_are() -> None:
     rows = np.random.default_rng(0).random((5000, 3))
     tensors = load(bank_to_bytes(ServedModels(MODELS, SHARES, Mixtures.from_rows(rows))))
