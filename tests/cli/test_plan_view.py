@@ -197,3 +197,17 @@ def test_parts_of_auto_that_a_regression_replaces_are_shown() -> None:
     assert "window-test(action=combined(drop_margin=0.2))" in numbers
     assert "adapted" not in classes
     assert "excess-errors(action=combined(recluster=True, drop_margin=0.2))" in classes
+
+
+def test_parts_without_effect_are_not_listed_as_monitored() -> None:
+    always = ["world.availability=1", "world.availability_spread=0", "session_trigger=presence"]
+    plan = make_plan("fedavg", "digits-partial", overrides=[*always, "session_start=judged"])
+    texts = []
+    for data in (plan.scenario.data.load(None, 0), None):
+        console = Console(file=io.StringIO(), width=80, color_system=None)
+        console.print(plan_tree(plan, None, data))
+        texts.append(console.file.getvalue())
+    with_data, without_data = texts
+    assert "monitors" not in with_data
+    assert "session_start: no session opens" in " ".join(with_data.replace("│", " ").split())
+    assert without_data.count("monitors") == 2

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import thalweg
 from thalweg.core.errors import ConfigError, RunError
+from thalweg.core.mixtures import Mixtures
 from thalweg.data import Dataset, Preprocessing
 from thalweg.engine import export
 from thalweg.engine.prediction import get_input_shape
@@ -52,7 +53,7 @@ def test_mixture_is_one_program(result: Result, tmp_path: Path) -> None:
     served = result.served._replace(
         models=np.stack([result.model, 2 * result.model]),
         shares=np.array([1.0, 0.0]),
-        mixtures=np.array([[0.25, 0.75], [1.0, 0.0]]),
+        mixtures=Mixtures.from_rows(np.array([[0.25, 0.75], [1.0, 0.0]])),
     )
     mixed = replace(result, served=served)
     rows = np.array([[1.0, 2.0], [9.0, 9.0]])

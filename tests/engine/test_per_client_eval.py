@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.drifting_world import FakeFederation, FakeWorld, some_data
+from thalweg.core.mixtures import Mixtures
 from thalweg.engine.per_client_eval import ModelUse, ScoreCache, get_model_use, score_per_client
 from thalweg.evaluation import SessionContext
 from thalweg.federation import ServedModels
@@ -17,7 +18,8 @@ SURE = [[0.1, 0.9], [0.9, 0.1], [0.6, 0.6]]
 def scored(views, mixtures, validation=0.0, session_context=None, data=None, world=None):
     federation = FakeFederation(world or FakeWorld({0: views}), SURE)
     data = data or some_data()
-    served = ServedModels(federation.models, np.array(mixtures).mean(axis=0), np.array(mixtures))
+    rows = np.array(mixtures, dtype=float)
+    served = ServedModels(federation.models, rows.mean(axis=0), Mixtures.from_rows(rows))
     score_cache = ScoreCache(federation, served.models, data)
     row = score_per_client(
         score_cache,
@@ -74,7 +76,7 @@ def test_without_views_client_accuracy_uses_the_label_mix_of_the_client():
     world = FakeWorld({0: [0, 0]})
     world.views_at = None
     federation = FakeFederation(world, SURE, data)
-    use = ModelUse(np.array([[0.0, 0, 1], [1, 0, 0]]), np.zeros(2, int), None)
+    use = ModelUse(Mixtures.from_rows(np.array([[0.0, 0, 1], [1, 0, 0]])), np.zeros(2, int), None)
     score_cache = ScoreCache(federation, federation.models, data)
     row = score_per_client(score_cache, use, federation, data)
     assert row["client_accuracy"] == 0.5, "class 0 alone: never, and always"
@@ -103,7 +105,8 @@ def test_validation_samples_are_not_tested():
     x = np.where(y == 1, 255, 0).astype(np.uint8).reshape(-1, 1, 1, 1)
     data = replace(some_data(), x_test=x, y_test=y)
     federation = FakeFederation(FakeWorld({0: [0, 1]}), SURE, data)
-    served = ServedModels(federation.models, np.ones(3) / 3, np.array([[1.0, 0, 0], [1, 0, 0]]))
+    mixtures = Mixtures.from_rows(np.array([[1.0, 0, 0], [1, 0, 0]]))
+    served = ServedModels(federation.models, np.ones(3) / 3, mixtures)
     score_cache = ScoreCache(federation, served.models, data)
     row = score_per_client(score_cache, get_model_use(served, federation, 0), federation, data, 0.4)
     assert row["accuracy"] == 0.5
@@ -121,7 +124,7 @@ def test_in_a_session_its_members_count():
 def test_without_mixtures_every_client_uses_all_models_by_their_shares():
     federation = FakeFederation(FakeWorld({0: [0, 1]}), SURE)
     use = get_model_use(ServedModels(federation.models, np.array([0.5, 0.5, 0.0])), federation, 0)
-    assert use.mixtures.tolist() == [[0.5, 0.5, 0.0]] * 2
+    assert use.mixtures.get_rows([0, 1]).tolist() == [[0.5, 0.5, 0.0]] * 2
 
 
 def test_the_view_of_a_client_is_that_of_the_round():

@@ -14,6 +14,7 @@ from torch import nn
 import thalweg
 from contracts.runs import Interruption, interrupt_after
 from thalweg.core.errors import ConfigError, DataError, RunError, UnknownName
+from thalweg.core.mixtures import Mixtures
 from thalweg.data import Dataset
 from thalweg.engine import result as result_module
 from thalweg.engine.result import Result, table_to_pandas
@@ -141,7 +142,7 @@ def test_mixtures_are_means_of_probabilities() -> None:
     served = result.served._replace(
         models=np.stack([result.model, -result.model]),
         shares=np.array([1.0, 0.0]),
-        mixtures=np.array([[0.5, 0.5], [0.0, 1.0]]),
+        mixtures=Mixtures.from_rows(np.array([[0.5, 0.5], [0.0, 1.0]])),
     )
     mixed = replace(result, served=served)
     both = mixed.predict_proba(make_table(), client="a")

@@ -48,7 +48,7 @@ def test_label_mixes_of_all_clients_are_computed_once_for_all_models():
     counting = Counting()
     measure = measure_local_accuracies(np.arange(len(DATA.y_test)), DATA, counting)
     for predicted in (0, 1):
-        found = measure(DATA.y_test == predicted, DATA.y_test)
+        found = measure(DATA.y_test == predicted, DATA.y_test, np.arange(2))
         assert found.tolist() == [predicted == 0, predicted == 1]
     assert counting.asked == 1
 

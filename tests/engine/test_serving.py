@@ -19,6 +19,7 @@ from engine.test_local_models import run_opposite
 from engine.test_regression import file as regression_file  # noqa: F401  a fixture
 from engine.test_regression import scenario as regression_scenario
 from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats
 from thalweg.data import Dataset
 from thalweg.engine.builders import check_can_be_served
 from thalweg.engine.export import export_model
@@ -26,7 +27,7 @@ from thalweg.engine.loop import Result
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.engine.serving import get_chosen_models, mix_predictors
 from thalweg.engine.task import make_net
-from thalweg.federation import ServerState, get_served_models
+from thalweg.federation import ServedModels, ServerState, get_served_models
 from thalweg.recipes import fedavg
 from thalweg.serving import BestRecent
 
@@ -51,6 +52,11 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     recipe, more = CASES[request.param]
     plan = small_plan(recipe, SERVING, *more)
     return PlanRuns(plan, tmp_path_factory.mktemp("serving"))
+
+
+def get_rows(served: ServedModels) -> Floats:
+    assert served.mixtures is not None
+    return served.mixtures.get_rows(np.arange(len(served.mixtures)))
 
 
 def read(result: Result, *names: str) -> list[list[Any]]:
@@ -147,21 +153,20 @@ def test_mixtures_consist_of_the_weights_of_the_clients() -> None:
     server, recipe, pool = play_round("server=averaged")
     served, number = get_chosen_models(server, recipe, pool), len(server.bank)
     usual = get_served_models(server, recipe)
-    assert usual.mixtures is not None
-    assert served.mixtures is not None
-    assert np.allclose(served.mixtures.sum(axis=1), 1)
+    rows, usual_rows = get_rows(served), get_rows(usual)
+    assert np.allclose(rows.sum(axis=1), 1)
     assert np.array_equal(served.models[:number], server.bank)
     assert np.array_equal(served.models[number : 2 * number], usual.models)
     trained = {client for client, state in pool.states.items() if state.trained is not None}
     assert len(served.models) == 2 * number + 2 * len(trained)
     for place, client in enumerate(sorted(trained)):
-        received = usual.mixtures[client] > 0
+        received = usual_rows[client] > 0
         weights = mix_predictors(recipe, pool.states[client], received, True)
-        row, own = served.mixtures[client], 2 * number + 2 * place
+        row, own = rows[client], 2 * number + 2 * place
         assert np.array_equal(served.models[own], pool.states[client].trained)
         assert row[own] == weights["trained"]
         assert row[own + 1] == weights["adjusted"]
-        is_main = np.arange(number) == usual.mixtures[client].argmax()
+        is_main = np.arange(number) == usual_rows[client].argmax()
         assert row[number : 2 * number] == pytest.approx(weights["averaged"] * is_main)
         of_models = [weights.get(f"model {model}", 0) for model in range(number)]
         assert row[:number] == pytest.approx(weights["latest"] * is_main + of_models)
@@ -182,9 +187,7 @@ def test_the_adjusted_model_has_the_offsets_of_the_client_in_its_scores() -> Non
     """For each client the log-probabilities of its main model, plus its offsets, normalised."""
     server, recipe, pool = play_round("serving.trained=false")
     served, number = get_chosen_models(server, recipe, pool), len(server.bank)
-    usual = get_served_models(server, recipe).mixtures
-    assert served.mixtures is not None
-    assert usual is not None
+    usual, rows = get_rows(get_served_models(server, recipe)), get_rows(served)
     plan = small_plan("fedrc", SERVING)
     data = load(plan.scenario.data, plan.seed)
     net = make_net(plan.scenario, data)
@@ -201,7 +204,7 @@ def test_the_adjusted_model_has_the_offsets_of_the_client_in_its_scores() -> Non
         )
         torch.testing.assert_close(adjusted, (received + offsets).log_softmax(1))
         weights = mix_predictors(recipe, state, usual[client] > 0, has_trained=False)
-        assert served.mixtures[client, number + place] == weights["adjusted"] > 0
+        assert rows[client, number + place] == weights["adjusted"] > 0
 
 
 class NoBias(torch.nn.Module):
@@ -251,8 +254,7 @@ def test_a_client_that_has_never_taken_part_predicts_with_the_averaged_model() -
     absent = sorted(set(range(8)) - set(federation.client_pool.states))
     served = get_chosen_models(server, plan.recipe, federation.client_pool)
     assert absent
-    assert served.mixtures is not None
-    assert (served.mixtures[absent] == [0, 1, *[0] * (len(served.models) - 2)]).all()
+    assert (get_rows(served)[absent] == [0, 1, *[0] * (len(served.models) - 2)]).all()
 
 
 def test_a_server_without_the_states_of_clients_evaluates_its_own_model() -> None:
@@ -376,6 +378,25 @@ def test_clients_that_have_never_taken_part_cost_no_computation_each(
 
     monkeypatch.setattr("thalweg.engine.serving.mix_predictors", mix)
     served = get_chosen_models(server, plan.recipe, federation.client_pool)
-    assert served.mixtures is not None
-    assert np.allclose(served.mixtures.sum(axis=1), 1)
+    assert np.allclose(get_rows(served).sum(axis=1), 1)
     assert len(asked) == len(federation.client_pool.states) + 1 < 450
+
+
+def test_idle_clients_cost_nothing_in_checkpoints_and_results(tmp_path: Path) -> None:
+    """Only clients that have trained are in the files, each in that of its last round."""
+    overrides = [SERVING, "world.num_clients=5000", "world.availability=0.002"]
+    settings: dict[str, Any] = {"rounds": 3, "overrides": overrides, "out": tmp_path}
+    run = thalweg.run("fedavg", "digits-partial", workers=1, **settings)
+    model, num_trained = 4 * run.net.num_params, [row["cohort"] for row in run.metrics]
+    sizes = {file.name: file.stat().st_size for file in tmp_path.rglob("*.safetensors")}
+    for rnd, number in enumerate(num_trained, start=1):
+        size = sizes[f"clients-{rnd:08d}-some.safetensors"]
+        assert number * model < size < number * (model + 10_000), "clients of this round only"
+    mixtures = run.served.mixtures
+    assert mixtures is not None
+    assert len(mixtures.clients) <= 2 * sum(num_trained) < 500
+    assert len(run.served.models) <= 1 + 2 * sum(num_trained)
+    assert sizes["bank.safetensors"] < len(run.served.models) * (model + 100) + 10_000
+    again = thalweg.load(tmp_path)
+    for client in (0, 17, int(mixtures.clients[0])):
+        assert np.array_equal(again.get_mixture(client), run.get_mixture(client))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.drifting_world import FakeFederation, FakeWorld, some_data
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.transforms import Dimmed, Mirrored, Plain, Rotated, Swapped
 from thalweg.engine.per_client_eval import ScoreCache, get_model_use
 from thalweg.engine.tasks import task_name, task_records
@@ -16,7 +17,8 @@ SURE = [[0.1, 0.9], [0.9, 0.1]]  # white is class 1; black is
 
 def records(views, mixtures, class_one_probs=SURE):
     federation = FakeFederation(FakeWorld({0: views}), class_one_probs)
-    served = ServedModels(federation.models, np.array(mixtures).mean(axis=0), np.array(mixtures))
+    rows = np.array(mixtures)
+    served = ServedModels(federation.models, rows.mean(axis=0), Mixtures.from_rows(rows))
     score_cache = ScoreCache(federation, served.models, some_data())
     found = task_records(score_cache, get_model_use(served, federation, 0), some_data())
     return {(each["task"], each["assignment"]): each for each in found}

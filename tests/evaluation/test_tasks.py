@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from thalweg.core.mixtures import Mixtures
 from thalweg.evaluation import ASSIGNMENTS, mixture_by_concept, mixture_by_labels
 
 
@@ -22,12 +23,14 @@ def test_equal_losses_give_a_uniform_mixture():
 def test_mixture_by_concept_is_the_mean_of_its_clients():
     mixtures = np.array([[1.0, 0.0], [0.6, 0.4], [0.0, 1.0]])
     concepts = np.array([3, 3, 1])
-    assert mixture_by_concept(mixtures, concepts, 3) == pytest.approx([0.8, 0.2])
-    assert mixture_by_concept(mixtures, concepts, 1).tolist() == [0.0, 1.0]
+    assert mixture_by_concept(Mixtures.from_rows(mixtures), concepts, 3) == pytest.approx(
+        [0.8, 0.2]
+    )
+    assert mixture_by_concept(Mixtures.from_rows(mixtures), concepts, 1).tolist() == [0.0, 1.0]
 
 
 def test_concept_without_clients_has_no_mixture():
-    assert mixture_by_concept(np.eye(2), np.array([0, 1]), 2) is None
+    assert mixture_by_concept(Mixtures.from_rows(np.eye(2)), np.array([0, 1]), 2) is None
 
 
 def test_assignments_are_labels_and_oracle():

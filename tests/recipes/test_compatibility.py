@@ -39,6 +39,7 @@ from thalweg.local import Continuous, Curvature, Gaussian, Scaffold, TaskLoss
 from thalweg.memory import Ode
 from thalweg.recipes import Recipe, fedavg, sfedpo, warmstart
 from thalweg.recipes.compatibility import check_compatibility, find_inert
+from thalweg.recipes.monitoring import list_monitored
 from thalweg.sample_weights import Early, InverseAge
 from thalweg.selection import BalancedCohort, Dpcs, PowerOfChoice
 from thalweg.sessions import Judged, Presence
@@ -373,6 +374,65 @@ def test_a_trigger_has_no_effect_if_all_clients_are_always_present() -> None:
         assert list_inert(changing, make_scenario_world(changing.scenario, data, 0)) == {}
     waiting = replace(plan.recipe, session_trigger=Presence(alarm_share=0.5))
     assert find_inert(waiting, world, has_late_updates=False, presence_changes=False) == {}
+
+
+def test_a_session_start_has_no_effect_if_no_session_can_open() -> None:
+    always = ["world.availability=1", "world.availability_spread=0", "session_trigger=presence"]
+    started, plain = (
+        make_plan("fedavg", "digits-full", rounds=3, overrides=[*always, f"session_start={start}"])
+        for start in ("judged", "previous")
+    )
+    world = make_scenario_world(started.scenario, started.scenario.data.load(None, 0), 0)
+    found = list_inert(started, world)
+    assert found.keys() == {"session_trigger", "session_start"}
+    assert found["session_start"] == "no session opens"
+    assert list_inert(plain, world).keys() == {"session_trigger"}
+    assert np.array_equal(run_plan(started).model, run_plan(plain).model)
+    assert list_monitored(started.recipe, found) == []
+    assert len(list_monitored(started.recipe)) == 2
+
+
+def test_alarms_and_serving_have_no_effect_if_no_samples_arrive() -> None:
+    tested = "prequential=32"
+    more = ["alarm=page-hinkley", "serving=best-recent", tested]
+    plan, without = (
+        make_plan("fedavg", "churn-digits", rounds=12, overrides=changes)
+        for changes in (more, [tested])
+    )
+    world = make_scenario_world(plan.scenario, plan.scenario.data.load(None, 0), 0)
+    found = list_inert(plan, world)
+    assert found == {
+        "alarm": "no samples arrive, so that none are predicted",
+        "serving": "no samples arrive, so that the default predicts",
+    }
+    assert list_monitored(plan.recipe, found) == []
+    ours, theirs = run_plan(plan), run_plan(without)
+    assert np.array_equal(ours.model, theirs.model)
+    names = ("accuracy", "client_accuracy", "loss", "bytes_up", "bytes_down")
+    assert [ours.final[name] for name in names] == [theirs.final[name] for name in names]
+    assert list_inert(plan, world, is_remote=True) == {}
+    on_losses = make_plan(
+        "fedavg", "churn-digits", overrides=["alarm=page-hinkley", "alarm.watch=loss"]
+    )
+    assert list_inert(on_losses, world) == {}, "clients train in every round"
+    arriving = make_plan("fedavg", "digits-full", overrides=more)
+    data = arriving.scenario.data.load(None, 0)
+    assert list_inert(arriving, make_scenario_world(arriving.scenario, data, 0)) == {}
+
+
+def test_a_proxy_has_no_effect_if_no_policy_uses_it() -> None:
+    weights, stationary = "weights=equal", "memory=dds-stationary"
+    plans = [
+        make_plan(
+            "sfedpo", "digits-partial", rounds=3, overrides=[*changes, f"forecast.proxy={proxy}"]
+        )
+        for changes in ([weights, stationary], [weights], [stationary])
+        for proxy in ("l2", "kl")
+    ]
+    world = make_scenario_world(plans[0].scenario, plans[0].scenario.data.load(None, 0), 0)
+    reason = "no policy of the recipe uses distances from balanced states"
+    assert [list_inert(plan, world) for plan in plans] == [{"forecast.proxy": reason}, *[{}] * 5]
+    assert np.array_equal(run_plan(plans[0]).model, run_plan(plans[1]).model)
 
 
 def test_a_session_trigger_that_waits_for_alarms_needs_an_alarm() -> None:

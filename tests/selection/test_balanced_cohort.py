@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -17,7 +18,7 @@ from thalweg.core.capabilities import CountsLabels, ExtraMetrics, RecordsChoices
 from thalweg.core.claims import Claim
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats, Roster, Supplies
+from thalweg.core.types import Floats, Ints, Roster, Supplies
 from thalweg.selection import BalancedCohort, LabelPrivacy, WindowCounter, balanced_cohort
 from thalweg.selection.balanced_cohort import draw_cohorts
 
@@ -195,19 +196,46 @@ def test_the_choice_is_the_best_cohort_of_the_draw() -> None:
     assert chosen(rule, roster) == best.tolist()
 
 
+def draw_all(num: int, size: int, tries: int) -> Ints:
+    return np.concatenate(list(draw_cohorts(num, size, tries, np.random.default_rng(0))))
+
+
+def test_cohorts_do_not_depend_on_the_parts_in_which_they_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = draw_all(10, 3, 50)
+    permuted = np.random.default_rng(0).permuted(np.tile(np.arange(10), (17, 1)), axis=1)
+    assert np.array_equal(together, permuted[:, :9].reshape(-1, 3)[:50])
+    for most in (1, 10, 25, 160):
+        monkeypatch.setattr(balanced_cohort, "MAX_GATHERED", most)
+        assert np.array_equal(draw_all(10, 3, 50), together)
+
+
+def test_the_memory_of_a_choice_does_not_grow_with_the_tries() -> None:
+    """64 tries of 30,000 clients at once need 38 MB."""
+    roster, rule = roster_with([[0.5, 0.5]] * 100_000), BalancedCohort(0.3, tries=64)
+    tracemalloc.start()
+    try:
+        assert len(chosen(rule, roster)) == 30_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6, peak
+
+
 def test_a_permutation_is_cut_into_cohorts_without_common_positions() -> None:
-    cohorts = draw_cohorts(10, 3, 7, np.random.default_rng(0))
+    cohorts = draw_all(10, 3, 7)
     assert cohorts.shape == (7, 3)
     for block in (cohorts[:3], cohorts[3:6], cohorts[6:]):
         assert len(np.unique(block)) == block.size
-    small = draw_cohorts(1_000_000, 5, 64, np.random.default_rng(0))
+    small = draw_all(1_000_000, 5, 64)
     assert small.shape == (64, 5)
     assert len(np.unique(small)) == 320
 
 
 def test_all_cohorts_are_drawn_equally_often() -> None:
     times = dict.fromkeys(combinations(range(5), 2), 0)
-    for cohort in np.sort(draw_cohorts(5, 2, 10_000, np.random.default_rng(0)), axis=1).tolist():
+    for cohort in np.sort(draw_all(5, 2, 10_000), axis=1).tolist():
         times[tuple(cohort)] += 1
     assert max(abs(count - 1000) for count in times.values()) < 5 * 30
 

@@ -100,14 +100,7 @@ class SoftBank:
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect one mass per model and label, with a sum of at most the number of samples."""
         length = len(claim.broadcast[PRIORS]) if PRIORS in claim.broadcast else None
-        if reason := first_reason(
-            check_names(claim.uploads, MASS), check_vector(claim.uploads, MASS, length, least=0)
-        ):
-            return reason
-        total, held = float(claim.uploads[MASS].sum(axis=-1).max()), claim.num_samples
-        if held is not None and total > held * (1 + SLACK) + SLACK:
-            return f"{MASS} sums to {total:g}, expected at most {held}, the client's samples."
-        return None
+        return check_mass(claim, MASS, length)
 
     def mixtures(self, state: HasMass, num_models: int) -> Floats:
         """Return (N, models): each client's mixture, or its largest component only ("hard").
@@ -126,6 +119,22 @@ class SoftBank:
     def shares(self, state: HasMass, num_models: int) -> Floats:
         shares: Floats = self.mixtures(state, num_models).mean(axis=0)
         return shares
+
+
+def check_mass(claim: Claim, name: str, length: int | None) -> str | None:
+    """Return why the only upload of a client is no label mass of its samples; None: it is one.
+
+    `length` is the expected number of masses; None: any.
+    """
+    uploads, held = claim.uploads, claim.num_samples
+    if reason := first_reason(
+        check_names(uploads, name), check_vector(uploads, name, length, least=0)
+    ):
+        return reason
+    total = float(uploads[name].sum(axis=-1).max())
+    if held is not None and total > held * (1 + SLACK) + SLACK:
+        return f"{name} sums to {total:g}, expected at most {held}, the client's samples."
+    return None
 
 
 def client_mixtures(mass: Floats32) -> Floats:

@@ -19,7 +19,7 @@ from thalweg.bank.prototype_set import (
 )
 from thalweg.bank.prototype_set import NEW as NEW_PROTOTYPE
 from thalweg.bank.prototype_set import OLD as OLD_PROTOTYPE
-from thalweg.bank.soft import SLACK
+from thalweg.bank.soft import SLACK, check_mass
 from thalweg.bank.two_mixtures_state import (
     TwoMixturesState,
     add_models,
@@ -28,7 +28,7 @@ from thalweg.bank.two_mixtures_state import (
     normalise,
 )
 from thalweg.core.capabilities import SurveyContext
-from thalweg.core.claims import Claim, Delivery, check_names, check_vector, first_reason
+from thalweg.core.claims import Claim, Delivery, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.decisions import make_decision
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
@@ -236,15 +236,7 @@ class TwoMixtures:
             ) or _compare_losses(claim.uploads)
         if PRIORS not in claim.broadcast:
             return "there is one model, so no values are expected." if claim.uploads else None
-        length = 2 * len(claim.broadcast[PRIORS])
-        if reason := first_reason(
-            check_names(claim.uploads, MASS), check_vector(claim.uploads, MASS, length, least=0)
-        ):
-            return reason
-        total, held = float(claim.uploads[MASS].sum(axis=-1).max()), claim.num_samples
-        if held is not None and total > held * (1 + SLACK) + SLACK:
-            return f"{MASS} sums to {total:g}, expected at most {held}, the client's samples."
-        return None
+        return check_mass(claim, MASS, 2 * len(claim.broadcast[PRIORS]))
 
     # --- the client part ---
 

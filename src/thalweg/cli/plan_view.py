@@ -80,7 +80,8 @@ def plan_tree(
         adapted = list_adapted(plan.recipe) if is_regression else {}
         line = f"to a regression: {', '.join(f'{stage}={kind}' for stage, kind in adapted.items())}"
         branches += [Branch("adapted", line)] if adapted else []
-        branches += [Branch("monitors", text) for text in list_monitored(plan.recipe)]
+        inert = {} if world is None else list_inert(plan, world, is_remote=is_remote)
+        branches += [Branch("monitors", text) for text in list_monitored(plan.recipe, inert)]
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
         changes = _changes(plan.baseline, get_method(before), ("pooled", "feedback"))
@@ -93,8 +94,7 @@ def plan_tree(
         branches.append(
             Branch("local", describe_local(plan.local), _changes(plan.local, before.local))
         )
-    if world is not None and isinstance(plan, Plan):
-        inert = list_inert(plan, world, is_remote=is_remote)
+    if isinstance(plan, Plan):
         line = "; ".join(f"{stage}: {reason}" for stage, reason in inert.items())
         branches += [Branch("no effect", line)] if line else []
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)

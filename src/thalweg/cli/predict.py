@@ -73,7 +73,7 @@ def describe_common_model(result: Result, data: Path) -> str:
     name, used = result.preprocessing.client_column, result.get_mixture()
     mixtures = result.served.mixtures
     assert mixtures is not None
-    number = int((mixtures == used).all(axis=1).sum())
+    number = int(mixtures.equal(used).sum())
     why = f"{data} has no column {name!r}" if name else "the training data had no client column"
     remedy = "Add the column, or choose" if name else "Choose"
     return (

@@ -56,6 +56,7 @@ from thalweg.streams import (
     Timetable,
     World,
     add_drift,
+    has_arrivals,
 )
 
 # Server rules that use the weighted mean of the updates only.
@@ -195,9 +196,11 @@ def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
 
 def list_inert(plan: Plan, world: World, *, is_remote: bool = False) -> dict[str, str]:
     """Return the stages of a recipe that have no effect in a run, with the reason."""
+    may_be_inert = plan.recipe.alarm is not None or plan.recipe.serving is not None
     return find_inert(
         plan.recipe,
         world,
+        has_arrivals=is_remote or not may_be_inert or has_arrivals(world),
         has_late_updates=is_remote or plan.scenario.faults is not None,
         presence_changes=is_remote
         or plan.scenario.sessions is not None

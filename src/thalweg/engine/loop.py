@@ -22,6 +22,7 @@ from thalweg.data import Dataset
 from thalweg.data.checks import is_own_data, warn_about_data
 from thalweg.data.in_memory import compute_checksum
 from thalweg.data.row_hashes import hash_training_rows
+from thalweg.engine.bank_file import BANK, bank_to_bytes
 from thalweg.engine.builders import (
     apply_views,
     check_buffers,
@@ -416,13 +417,7 @@ def check_same_data(folder: RunFolder, then: int, now: int, scenario: Scenario) 
 def _write_results(folder: RunFolder, result: Result, no_effect: Mapping[str, str]) -> None:
     served = result.served
     if len(served.models) > 1:
-        bank: dict[str, Any] = {
-            "models": np.ascontiguousarray(served.models),
-            "shares": served.shares,
-        }
-        if served.mixtures is not None:
-            bank["mixtures"] = np.ascontiguousarray(served.mixtures)
-        folder.write_result("bank.safetensors", save(bank))
+        folder.write_result(BANK, bank_to_bytes(served))
     tensors = {
         name: np.ascontiguousarray(value)
         for name, value in result.net.saved_tensors(result.model).items()

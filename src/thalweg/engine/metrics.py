@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from thalweg.core.metrics import make_final_row
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Updates
 from thalweg.data import Dataset
 from thalweg.engine.client_pool import ClientPool
@@ -124,8 +125,8 @@ def evaluate_round(
     )
     if recipe.serving is not None:
         served = get_chosen_models(server, recipe, federation.client_pool)
-        chosen = _evaluate(
-            served, recipe, federation, data, validation, server.rnd, session_context, has_tasks
+        chosen = _evaluate(  # tasks are those of the server's models
+            served, recipe, federation, data, validation, server.rnd, session_context, False
         )
         row |= {name: value for name, value in chosen.items() if name.startswith(AT_CLIENTS)}
     return row | compute_requested_metrics(
@@ -167,7 +168,9 @@ def _get_trained_models(served: ServedModels, client_pool: ClientPool) -> Served
     for client, state in client_pool.states.items():
         if state.trained is not None:
             models[client] = state.trained
-    return ServedModels(models, np.full(number, 1 / number), np.eye(number))
+    each = np.arange(number)
+    mixtures = Mixtures(np.empty((number, 0)), each, each, np.ones(number), number)
+    return ServedModels(models, np.full(number, 1 / number), mixtures)
 
 
 def _evaluate_shared(

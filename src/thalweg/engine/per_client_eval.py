@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.transforms import Plain, Transform
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import concepts_of
@@ -31,7 +32,7 @@ MAX_CACHED_BYTES = 2**29  # of all predictions in a `ScoreCache`
 class ModelUse(NamedTuple):
     """The mixture of models, the view and the concept of each client."""
 
-    mixtures: Floats  # (N, models) rows sum to one
+    mixtures: Mixtures
     views: Ints  # (N,)
     concepts: Ints | None  # (N,) true concepts; None in a world without views
 
@@ -84,7 +85,7 @@ def get_model_use(served: ServedModels, federation: SimulatedFederation, rnd: in
     world = federation.client_pool.world
     mixtures = served.mixtures
     if mixtures is None:
-        mixtures = np.tile(served.shares, (world.num_clients, 1))
+        mixtures = Mixtures.from_rows(np.tile(served.shares, (world.num_clients, 1)))
     if not isinstance(world, HasViews):
         return ModelUse(mixtures, np.zeros(world.num_clients, dtype=np.int64), None)
     when = federation.client_pool.clock(rnd)
@@ -146,11 +147,11 @@ def _session_accuracy(
     """Return the mean over members of the accuracy on labels that members have, in their views."""
     members, mixes = session_context.members, federation.client_pool.world.mixes
 
-    def on_their_labels(right: Bools, labels: Ints) -> Floats:
-        return np.full(len(members), session_accuracy(right, labels, mixes, session_context))
+    def on_their_labels(right: Bools, labels: Ints, clients: Ints) -> Floats:
+        return np.full(len(clients), session_accuracy(right, labels, mixes, session_context))
 
     scores, labels = _get_scores(score_cache, use, rows)
-    views, mixtures = use.views[members], use.mixtures[members]
+    views, mixtures = use.views[members], use.mixtures.take(members)
     found = client_tests(scores, labels, views, mixtures, on_their_labels)
     known = found.local_accuracies[~np.isnan(found.local_accuracies)]
     return float(known.mean()) if len(known) else float("nan")
@@ -176,6 +177,6 @@ def _concept_metrics(accuracies: Floats, use: ModelUse, data: Dataset) -> dict[s
     of_each = [accuracies[concepts == concept] for concept in range(number)]
     means = [float(mine.mean()) if len(mine) else None for mine in of_each]
     row: dict[str, Any] = {"concept_accuracy": means}
-    if use.mixtures.shape[1] > 1:
-        row["purity"] = purity(use.mixtures.argmax(axis=1), concepts)
+    if use.mixtures.num_models > 1:
+        row["purity"] = purity(use.mixtures.find_main_models(), concepts)
     return row

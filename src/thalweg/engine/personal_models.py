@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.client_pool import ClientPool
@@ -19,29 +20,29 @@ def add_personal_models(served: ServedModels, client_pool: ClientPool) -> Served
     of the model (``net.buffers=local``). Without such clients the served models are returned.
     """
     number, num_served = client_pool.world.num_clients, len(served.models)
-    mixtures = served.mixtures
-    if mixtures is None:
-        mixtures = np.zeros((number, num_served))
-        mixtures[:, int(served.shares.argmax())] = 1.0
+    if served.mixtures is None:
+        shared = np.zeros((number, num_served))
+        shared[:, int(served.shares.argmax())] = 1.0
+    else:
+        shared = served.mixtures.shared.copy()
     personal: dict[int, Floats32] = {}
     own_positions = client_pool.clients.own_positions
     for client, state in sorted(client_pool.states.items()):
         if state.trained is not None:
             personal[client] = state.trained
         elif own_positions is not None and state.own is not None:
-            params = served.models[int(mixtures[client].argmax())].copy()
+            params = served.models[int(shared[client].argmax())].copy()
             params[own_positions] = state.own
             personal[client] = params
     if not personal:
         return served
-    mixtures = np.concatenate([mixtures, np.zeros((number, len(personal)))], axis=1)
-    for column, client in enumerate(personal, start=num_served):
-        mixtures[client] = 0.0
-        mixtures[client, column] = 1.0
+    clients = np.array(list(personal), dtype=np.int64)
+    shared[clients] = 0.0
+    models = num_served + np.arange(len(personal))
     return ServedModels(
         np.concatenate([served.models, np.stack(list(personal.values()))]),
         np.concatenate([served.shares, np.zeros(len(personal))]),
-        mixtures,
+        Mixtures(shared, clients, models, np.ones(len(personal)), num_served + len(personal)),
     )
 
 

@@ -13,6 +13,7 @@ from thalweg.engine.per_client_eval import get_model_use
 from thalweg.engine.scores import split_test_set
 from thalweg.engine.simulated import SimulatedFederation
 from thalweg.evaluation import SessionContext
+from thalweg.evaluation.mixtures import ClientGroup, group_clients
 from thalweg.evaluation.numbers import compute_abs_errors, mean_by_owner, score_numbers
 from thalweg.evaluation.sessions import session_member_errors
 from thalweg.federation import ServedModels
@@ -34,24 +35,23 @@ def evaluate_regression(
     """
     for_test, for_choice = split_test_set(data, validation)
     use = get_model_use(served, federation, rnd)
-    groups, members = np.unique(
-        np.column_stack([use.views, use.mixtures]), axis=0, return_inverse=True
-    )
-    members = members.ravel()
+    num_clients = len(use.views)
+    has_tests = federation.client_pool.world.has_clients_of_data
+    owner = data.client_test[for_test] if has_tests and data.client_test is not None else None
     cached: dict[tuple[int, int], tuple[Targets, Floats32]] = {}
-    rows, shares, of_clients = [], [], np.full(len(members), np.nan)
+    rows, shares, of_clients = [], [], np.full(num_clients, np.nan)
     validation_rows: list[dict[str, float]] = []
-    for number, (view, *mixture) in enumerate(groups.tolist()):
-        mine = np.flatnonzero(members == number)
-        predicted, losses = _predict_mixture(
-            served, federation, data, int(view), np.array(mixture), cached
-        )
+    for group in group_clients(use.views, use.mixtures):
+        predicted, losses = _predict_mixture(served, federation, data, group, cached)
         rows.append(_score(predicted, losses, data.y_test, for_test))
-        shares.append(len(mine) / len(members))
+        shares.append(len(group.clients) / num_clients)
         if for_choice is not None:
             found = _score(predicted, losses, data.y_test, for_choice)
             validation_rows.append({"validation_mae": found["mae"]})
-        of_clients[mine] = _score_clients(predicted, data, for_test, federation)[mine]
+        if owner is not None:
+            errors = compute_abs_errors(predicted[for_test], data.y_test[for_test])
+            means = mean_by_owner(errors, owner, num_clients)
+            of_clients[group.clients] = means[group.clients]
     row = _average(rows, shares) | _average(validation_rows, shares)
     known = of_clients[~np.isnan(of_clients)]
     if len(known):  # unknown without the clients of the test samples
@@ -65,22 +65,21 @@ def _predict_mixture(
     served: ServedModels,
     federation: SimulatedFederation,
     data: Dataset,
-    view: int,
-    mixture: Floats,
+    group: ClientGroup,
     cached: dict[tuple[int, int], tuple[Targets, Floats32]],
 ) -> tuple[Targets, Floats]:
-    """Return the predictions (n,) or (n, D) and losses (n,) of a mixture of models in a view."""
-    n = data.num_samples("test")
+    """Return the predictions (n,) or (n, D) and losses (n,) of the mixture of a group."""
+    view, n = group.view, data.num_samples("test")
     predicted, losses = np.zeros(data.y_test.shape), np.zeros(n)
-    used = np.flatnonzero(mixture).tolist()
+    used = group.models.tolist()
     if missing := [model for model in used if (model, view) not in cached]:
         rows = np.arange(view * n, (view + 1) * n)
         found = zip(*federation.predict_many(served.models[missing], "test", rows), strict=True)
         cached |= zip([(model, view) for model in missing], found, strict=True)
-    for model in used:
+    for model, weight in zip(used, group.weights, strict=True):
         outputs, losses_here = cached[model, view]
-        predicted += mixture[model] * outputs
-        losses += mixture[model] * losses_here
+        predicted += weight * outputs
+        losses += weight * losses_here
     return predicted, losses
 
 
@@ -89,17 +88,6 @@ def _score(predicted: Targets, losses: Floats, targets: Targets, rows: Ints) -> 
         **score_numbers(predicted[rows], targets[rows]),
         "test_loss": float(losses[rows].mean()),
     }
-
-
-def _score_clients(
-    predicted: Targets, data: Dataset, rows: Ints, federation: SimulatedFederation
-) -> Floats:
-    """Return (N,) the mean absolute error on each client's own test samples; nan: unknown."""
-    world = federation.client_pool.world
-    if not world.has_clients_of_data or data.client_test is None:
-        return np.full(world.num_clients, np.nan)
-    errors = compute_abs_errors(predicted[rows], data.y_test[rows])
-    return mean_by_owner(errors, data.client_test[rows], world.num_clients)
 
 
 def _average(rows: list[dict[str, float]], shares: list[float]) -> dict[str, float]:

@@ -10,11 +10,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from thalweg.core.types import Floats
+from thalweg.core.types import Floats, Ints
 from thalweg.data import Dataset
 from thalweg.engine.per_client_eval import get_model_use
 from thalweg.engine.scores import split_test_set
 from thalweg.engine.simulated import SimulatedFederation
+from thalweg.evaluation.mixtures import group_clients
 from thalweg.evaluation.named import get_named_metric
 from thalweg.federation import ServedModels
 
@@ -43,13 +44,12 @@ def compute_requested_metrics(
         return {}
     rows, _ = split_test_set(data, validation)
     use = get_model_use(served, federation, rnd)
-    groups, sizes = np.unique(
-        np.column_stack([use.views, use.mixtures]), axis=0, return_counts=True
-    )
+    groups = group_clients(use.views, use.mixtures)
+    sizes = [len(group.clients) for group in groups]
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
-    for view, *mixture in groups.tolist():
-        here = rows + int(view) * data.num_samples("test")
-        outputs = _mix(served, federation, data, here, np.array(mixture))
+    for _, view, models, weights in groups:
+        here = rows + view * data.num_samples("test")
+        outputs = _mix(served, federation, data, here, models, weights)
         targets = data.labels("test", here)
         is_regression = data.task == "regression"
         predicted = outputs.reshape(targets.shape) if is_regression else outputs.argmax(axis=1)
@@ -65,7 +65,7 @@ def compute_requested_metrics(
                     "continues; later failures of this metric are not reported.",
                     stacklevel=2,
                 )
-    return {name: fmean(each, weights=sizes.tolist()) for name, each in values.items()}
+    return {name: fmean(each, weights=sizes) for name, each in values.items()}
 
 
 def _mix(
@@ -73,14 +73,13 @@ def _mix(
     federation: SimulatedFederation,
     data: Dataset,
     rows: Any,
-    mixture: Floats,
+    models: Ints,
+    weights: Floats,
 ) -> Floats:
     """Return class probabilities (n, C), or outputs (n, D), of a mixture of models."""
     total = np.zeros((len(rows), data.num_outputs))
-    used = np.flatnonzero(mixture)
-    for model, found in zip(
-        used.tolist(), federation.scores_many(served.models[used], "test", rows), strict=True
-    ):
+    all_scores = federation.scores_many(served.models[models], "test", rows)
+    for weight, found in zip(weights, all_scores, strict=True):
         scores = found.astype(np.float64)
-        total += mixture[model] * (scores if data.task == "regression" else np.exp(scores))
+        total += weight * (scores if data.task == "regression" else np.exp(scores))
     return total

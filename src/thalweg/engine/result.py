@@ -29,6 +29,7 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.columns import read_names, to_arrow
 from thalweg.data.preprocessing import Preprocessing
 from thalweg.data.row_hashes import Hashes, hash_rows
+from thalweg.engine.bank_file import read_bank
 from thalweg.engine.plan import Plan, read_plan, with_model
 from thalweg.engine.prediction import (
     compute_scores,
@@ -152,7 +153,7 @@ class Result:
         """Return (models,) the weight of each model at a client, or of that of most clients."""
         number = None if client is None else self._find_client(client)
         if number is not None and self.served.mixtures is not None:
-            return np.asarray(self.served.mixtures[number])
+            return np.asarray(self.served.mixtures.get_rows([number])[0])
         weights = np.zeros(len(self.served.models))
         weights[int(self.served.shares.argmax())] = 1.0
         return weights
@@ -225,7 +226,7 @@ class Result:
     def has_client_models(self) -> bool:
         """Whether clients predict with different models, or different mixtures of models."""
         mixtures = self.served.mixtures
-        return mixtures is not None and bool((mixtures != self.get_mixture()).any())
+        return mixtures is not None and not mixtures.equal(self.get_mixture()).all()
 
     def find_client_column(self, X: Any) -> list[str] | None:
         """Return the client of each row of a table; None: there is no such column."""
@@ -372,7 +373,7 @@ def load(folder: str | PathLike[str], *, model: Any = None) -> Result:
     rules, clients = _read_preprocessing(path)
     net = _build_net(plan, rules, model, path)
     params = load_parameters(path / "model.safetensors", net)
-    served = _read_bank(path, net) or ServedModels(params[None], np.ones(1))
+    served = read_bank(path, net) or ServedModels(params[None], np.ones(1))
     summary = store.summary()
     return Result(
         plan=plan,
@@ -449,23 +450,3 @@ def _check_file_exists(spec: Module, path: Path) -> None:
             f"the model of {path} is in {file}, which does not exist here. Change to the folder in "
             "which the run was started, or pass the model: thalweg.load(FOLDER, model=MODEL)."
         )
-
-
-def _read_bank(path: Path, net: Net) -> ServedModels | None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    file = path / "bank.safetensors"
-    if not file.is_file():
-        return None
-    try:
-        bank = load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{file} is not a readable safetensors file ({error}).") from error
-    models = bank["models"]
-    if models.shape[1] != net.num_params:
-        raise ConfigError(
-            f"{file} belongs to another net: its models have {models.shape[1]} parameters, "
-            f"expected {net.num_params}. Load it with the model of the run."
-        )
-    return ServedModels(models, bank["shares"], bank.get("mixtures"))

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from thalweg.core.types import Floats, Ints
 from thalweg.data import Dataset
 from thalweg.data.split import stratified_split
-from thalweg.evaluation import SessionContext, accuracies_by_mix, accuracies_by_owner
-from thalweg.evaluation.clients import Bools
+from thalweg.evaluation import SessionContext, accuracies_by_owner
+from thalweg.evaluation.clients import Bools, LocalMixes
 from thalweg.evaluation.held_out import compute_scores
 from thalweg.evaluation.mixtures import LocalAccuracies
 from thalweg.evaluation.sessions import session_accuracy, session_member_scores
@@ -51,7 +51,8 @@ def score_predictions(
 
     def outcomes(rows: Ints, session_context: SessionContext | None = None) -> SampleOutcomes:
         mine, labels = right[rows], data.y_test[rows]
-        at_each = measure_local_accuracies(rows, data, world)(mine, labels)
+        everyone = np.arange(world.num_clients)
+        at_each = measure_local_accuracies(rows, data, world)(mine, labels, everyone)
         members = (
             None
             if session_context is None
@@ -84,16 +85,15 @@ def make_validation_row(row: dict[str, float]) -> dict[str, float]:
 
 
 def measure_local_accuracies(rows: Ints, data: Dataset, world: World) -> LocalAccuracies:
-    """Return a function for the accuracies on test samples like each client's data, (N,).
+    """Return a function for the accuracies on test samples like the data of some clients.
 
     `rows` are the tested samples. A world may compute the mixes of all clients each time, so that
     they are requested once.
     """
     if world.has_clients_of_data and data.client_test is not None:
         owner, number = data.client_test[rows], world.num_clients
-        return lambda right, labels: accuracies_by_owner(right, owner, number)
-    mixes = world.mixes
-    return lambda right, labels: accuracies_by_mix(right, labels, mixes)
+        return lambda right, labels, clients: accuracies_by_owner(right, owner, number)[clients]
+    return LocalMixes(world.mixes).measure
 
 
 def compute_subset_scores(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Floats32
 from thalweg.engine.client_pool import ClientPool
 from thalweg.federation import ClientState, ServedModels, ServerState, get_served_models
@@ -40,23 +41,25 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
         return served
     assert recipe.serving is not None
     number, num_models = client_pool.world.num_clients, len(server.bank)
-    usual = served.mixtures  # (N, models) how the bank mixes its models
-    if usual is None:
+    if served.mixtures is None:
         usual = np.tile(served.shares, (number, 1))
+    else:
+        usual = served.mixtures.shared  # (N, models) how the bank mixes its models
     has_averages = AVERAGED in list_predictors(recipe)
     blocks: list[Floats32] = [server.bank, *([served.models] if has_averages else [])]
     first_own = num_models * len(blocks)
     own_models: list[Floats32] = []
-    mixtures = np.zeros((number, first_own + 2 * len(client_pool.states)))
+    entries: list[tuple[int, int, float]] = []
+    shared = np.zeros((number, first_own))
     bias, is_regression = client_pool.clients.output_bias, client_pool.clients.numbers is not None
     main_of = usual.argmax(axis=1)  # each client's latest and averaged model
     # Clients that have never taken part are equal but for their main model: there may be millions.
     unused = mix_predictors(recipe, None, usual[0] > 0, False, is_regression=is_regression)
-    mixtures[np.arange(number), main_of] = unused[LATEST]
+    shared[np.arange(number), main_of] = unused[LATEST]
     if has_averages:
-        mixtures[np.arange(number), num_models + main_of] = unused[AVERAGED]
+        shared[np.arange(number), num_models + main_of] = unused[AVERAGED]
     for client, state in sorted(client_pool.states.items()):
-        mine, main, trained = mixtures[client], main_of[client], state.trained
+        mine, main, trained = shared[client], main_of[client], state.trained
         mine[:] = 0.0
         weights = mix_predictors(
             recipe,
@@ -70,15 +73,15 @@ def get_chosen_models(server: ServerState, recipe: Recipe, client_pool: ClientPo
         if has_averages:
             mine[num_models + main] += weights.pop(AVERAGED, 0.0)
         if trained is not None:
-            mine[first_own + len(own_models)] = weights.pop(TRAINED, 0.0)
+            entries.append((client, first_own + len(own_models), weights.pop(TRAINED, 0.0)))
             own_models.append(trained)
         if share := weights.pop(ADJUSTED, 0.0):
-            mine[first_own + len(own_models)] = share
+            entries.append((client, first_own + len(own_models), share))
             own_models.append(_adjust(recipe.serving, state, server.bank[main], bias))
         for name, weight in weights.items():
             mine[int(name.partition(" ")[2])] += weight
-    mixtures = mixtures[:, : first_own + len(own_models)]
-    default = np.zeros(mixtures.shape[1])
+    mixtures = Mixtures.from_entries(shared, entries, first_own + len(own_models))
+    default = np.zeros(mixtures.num_models)
     start = first_own - num_models  # the models that the server evaluates
     default[start:first_own] = served.shares
     models = np.concatenate([*blocks, *(own[None] for own in own_models)])

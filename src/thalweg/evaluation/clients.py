@@ -10,6 +10,33 @@ from thalweg.core.types import Floats, Ints
 Bools = npt.NDArray[np.bool_]
 
 
+class LocalMixes:
+    """Measures models at clients whose data differ in their class mix only; mixes (N, C)."""
+
+    def __init__(self, mixes: Floats) -> None:
+        self._mixes = mixes
+        self._tested = np.empty(0, dtype=bool)  # (C,) classes in the test set
+        self._known, self._mass = mixes, np.empty(0)  # mixes of these classes, and their sums
+
+    def measure(self, right: Bools, labels: Ints, clients: Ints) -> Floats:
+        """Return the accuracy at some clients, as `accuracies_by_mix`.
+
+        The product is that of all clients, because BLAS may give other bits for a part of the
+        rows. The rest is computed once, or for these clients only.
+        """
+        num_classes = self._mixes.shape[1]
+        count = np.bincount(labels, minlength=num_classes)  # (C,)
+        hits = np.bincount(labels, weights=right, minlength=num_classes)
+        per_class = np.divide(hits, count, out=np.zeros(num_classes), where=count > 0)
+        if not np.array_equal(count > 0, self._tested):
+            self._tested = count > 0
+            self._known = self._mixes * self._tested
+            self._mass = self._known.sum(axis=1)  # (N,)
+        mass, hit = self._mass[clients], (self._known @ per_class)[clients]
+        found: Floats = np.divide(hit, mass, out=np.full(len(clients), np.nan), where=mass > 0)
+        return found
+
+
 def accuracies_by_mix(right: Bools, labels: Ints, mixes: Floats) -> Floats:
     r"""(N,) accuracy at clients whose data differ in their class mix only.
 
@@ -24,16 +51,7 @@ def accuracies_by_mix(right: Bools, labels: Ints, mixes: Floats) -> Floats:
     >>> accuracies_by_mix(right, labels, np.array([[1.0, 0.0], [0.5, 0.5]])).tolist()
     [0.5, 0.75]
     """
-    num_classes = mixes.shape[1]
-    count = np.bincount(labels, minlength=num_classes)  # (C,)
-    hits = np.bincount(labels, weights=right, minlength=num_classes)
-    per_class = np.divide(hits, count, out=np.zeros(num_classes), where=count > 0)
-    mix = mixes * (count > 0)
-    mass = mix.sum(axis=1)  # (N,)
-    found: Floats = np.divide(
-        mix @ per_class, mass, out=np.full(len(mixes), np.nan), where=mass > 0
-    )
-    return found
+    return LocalMixes(mixes).measure(right, labels, np.arange(len(mixes)))
 
 
 def accuracies_by_owner(right: Bools, owner: Ints, num_clients: int) -> Floats:

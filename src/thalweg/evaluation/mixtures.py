@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.evaluation.clients import Bools
 
-LocalAccuracies = Callable[[Bools, Ints], Floats]
-"""(n,) correctness and labels in the view -> (N,) accuracy at every client."""
+LocalAccuracies = Callable[[Bools, Ints, Ints], Floats]
+"""(n,) correctness, (n,) labels in the view and (k,) clients -> (k,) accuracy at these clients."""
 
 
 ModelScores = Callable[[int, Ints], Floats32]
@@ -23,7 +24,8 @@ class ClientGroup(NamedTuple):
 
     clients: Ints  # ids, ascending
     view: int
-    mixture: Floats  # (models,)
+    models: Ints  # (k,) with a weight, ascending
+    weights: Floats  # (k,)
 
 
 class ClientTests(NamedTuple):
@@ -35,22 +37,25 @@ class ClientTests(NamedTuple):
     local_accuracies: Floats  # (N,) on data like the client's own; nan: unknown
 
 
-def group_clients(views: Ints, mixtures: Floats) -> list[ClientGroup]:
-    """Group clients that can be tested together; views (N,), mixtures (N, models).
+def group_clients(views: Ints, mixtures: Mixtures) -> list[ClientGroup]:
+    """Group clients that can be tested together; views (N,).
 
-    >>> found = group_clients(np.array([0, 1, 0]), np.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]))
-    >>> [(each.clients.tolist(), each.view) for each in found]
-    [([0, 2], 0), ([1], 1)]
+    >>> mixtures = Mixtures.from_rows(np.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]))
+    >>> found = group_clients(np.array([0, 1, 0]), mixtures)
+    >>> [(each.clients.tolist(), each.view, each.models.tolist()) for each in found]
+    [([0, 2], 0, [0]), ([1], 1, [0, 1])]
     """
-    keys = np.column_stack([views, mixtures])
-    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    group = group.reshape(-1)
+    group = mixtures.rank(views)
     order = np.argsort(group, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
-    return [
-        ClientGroup(clients, int(views[one]), mixtures[one])
-        for one, clients in zip(first, parts, strict=True)
-    ]
+    groups = []
+    for clients in np.split(order, np.cumsum(np.bincount(group))[:-1]):
+        shared = mixtures.shared[clients[0]]
+        used = np.flatnonzero(shared)
+        own = slice(*np.searchsorted(mixtures.clients, [clients[0], clients[0] + 1]))
+        models = np.concatenate([used, mixtures.models[own]])
+        weights = np.concatenate([shared[used], mixtures.weights[own]])
+        groups.append(ClientGroup(clients, int(views[clients[0]]), models, weights))
+    return groups
 
 
 def mix_scores(scores: Floats32, mixture: Floats) -> Floats32:
@@ -86,32 +91,32 @@ def client_tests(
     scores: ModelScores,
     labels: Mapping[int, Ints],
     views: Ints,
-    mixtures: Floats,
+    mixtures: Mixtures,
     local_accuracies: LocalAccuracies | None = None,
 ) -> ClientTests:
     """Test every client; clients with the same view and mixture are tested once.
 
     `scores` and `labels` (n,) are of the same samples, by view. Scores are requested only for the
     models that a client uses, in the client's view. `local_accuracies` computes the accuracy at
-    each client; None: all samples count equally, as in `accuracies`.
+    some clients; None: all samples count equally, as in `accuracies`.
 
     >>> probs = np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32)
     >>> scores = lambda view, models: np.log(probs)[models]
-    >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), np.eye(2))
+    >>> mixtures = Mixtures.from_rows(np.eye(2))
+    >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), mixtures)
     >>> found.right.tolist(), found.local_accuracies.tolist()
     ([0.5, 0.5], [0.5, 0.5])
     """
     num_samples = len(labels[int(views[0])])
     share, losses = np.zeros(num_samples), np.zeros(num_samples)
     accuracies, found = np.full(len(views), np.nan), np.full(len(views), np.nan)
-    for clients, view, mixture in group_clients(views, mixtures):
-        used = np.flatnonzero(mixture)
-        right, lost = score_mixture(scores(view, used), mixture[used], labels[view])
+    for clients, view, models, weights in group_clients(views, mixtures):
+        right, lost = score_mixture(scores(view, models), weights, labels[view])
         share += len(clients) / len(views) * right
         losses += len(clients) / len(views) * lost
         accuracies[clients] = right.mean() if num_samples else np.nan
         if local_accuracies is not None:
-            found[clients] = local_accuracies(right, labels[view])[clients]
+            found[clients] = local_accuracies(right, labels[view], clients)
     return ClientTests(share, losses, accuracies, accuracies if local_accuracies is None else found)
 
 

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Floats, Ints
 
 Assignment = Literal[
@@ -43,16 +44,16 @@ def mixture_by_labels(losses: npt.NDArray[np.floating]) -> Floats:
     return found
 
 
-def mixture_by_concept(mixtures: Floats, concepts: Ints, concept: int) -> Floats | None:
-    """(models,) the mean mixture of the clients (N, models) with a concept (N,).
+def mixture_by_concept(mixtures: Mixtures, concepts: Ints, concept: int) -> Floats | None:
+    """(models,) the mean mixture of the clients with a concept (N,).
 
     None if there are none.
 
-    >>> mixtures = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    >>> mixtures = Mixtures.from_rows(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
     >>> mixture_by_concept(mixtures, np.array([0, 0, 1]), 0).tolist()
     [0.75, 0.25]
     >>> mixture_by_concept(mixtures, np.array([0, 0, 1]), 2) is None
     True
     """
     mine = concepts == concept
-    return mixtures[mine].mean(axis=0) if mine.any() else None
+    return mixtures.mean(mine) if mine.any() else None

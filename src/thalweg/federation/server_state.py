@@ -9,6 +9,7 @@ import numpy as np
 
 from thalweg.aggregation import HasEvalModel
 from thalweg.bank import MixesModels
+from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
 from thalweg.federation.extensions.alarms import AlarmState, init_alarms
 from thalweg.federation.extensions.staleness import NO_REQUESTS
@@ -40,7 +41,7 @@ class ServedModels(NamedTuple):
 
     models: Floats32  # (models, P)
     shares: Floats  # (models,)
-    mixtures: Floats | None = None  # (N, models) if clients mix several models
+    mixtures: Mixtures | None = None  # if clients mix several models
 
 
 def new_server(
@@ -82,9 +83,9 @@ def get_served_models(server: ServerState, recipe: Recipe) -> ServedModels:
         rows = zip(server.rules, server.bank, strict=True)
         models = np.stack([eval_model(recipe, rule, model) for rule, model in rows])
     bank: object = recipe.bank
-    mixtures = (
-        bank.mixtures(server.bank_state, len(models)) if isinstance(bank, MixesModels) else None
-    )
+    mixtures = None
+    if isinstance(bank, MixesModels):
+        mixtures = Mixtures.from_rows(bank.mixtures(server.bank_state, len(models)))
     return ServedModels(models, recipe.bank.shares(server.bank_state, len(models)), mixtures)
 
 

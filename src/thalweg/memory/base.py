@@ -146,6 +146,34 @@ def round_count(amount: float, rng: np.random.Generator | None) -> int:
     return int(np.floor(amount + rng.random()))
 
 
+class RenewsShare:
+    """Base class of policies without a state that renew a share of the memory at each tick.
+
+    A subclass is a frozen dataclass with a field `stochastic_rounding`.
+    """
+
+    stochastic_rounding: bool
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(
+        self, state: None, context: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
+        amount = self.find_share(context) * context.capacity
+        return None, renew(
+            context, round_count(amount, rng if self.stochastic_rounding else None), rng
+        )
+
+    def find_share(self, context: MemoryContext) -> float:
+        """Return the share of the memory to renew now."""
+        return float(self.predict_renewal(None, context)[context.state])
+
+    def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
+        """Return (M,) the share of the memory to renew in each latent state."""
+        raise NotImplementedError
+
+
 def split_slots(shares: Floats, available: Ints, num_slots: int) -> Ints:
     """Split `num_slots` among classes by `shares`, with at most `available` per class.
 

@@ -10,12 +10,12 @@ import numpy as np
 from thalweg import theory
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
-from thalweg.core.types import Floats, Ints, MemoryContext
-from thalweg.memory.base import renew, round_count
+from thalweg.core.types import Floats, MemoryContext
+from thalweg.memory.base import RenewsShare
 
 
 @dataclass(frozen=True)
-class Dds:
+class Dds(RenewsShare):
     r"""Distribution-guided data sampling: choose the share of the memory to renew by latent state.
 
     States that are important, have balanced labels, or are rarely visited get a larger share:
@@ -82,17 +82,6 @@ class Dds:
         check_ranges(self, budget="(0, 1]", ticks="[1, TICKS]", grad_bound="(0, inf)")
         require(math.isfinite(self.slope), f"slope must be a finite number, got {self.slope}.")
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
-
-    def init(self, capacity: int, held: int) -> None:
-        return None
-
-    def keep(
-        self, state: None, context: MemoryContext, rng: np.random.Generator
-    ) -> tuple[None, Ints]:
-        amount = float(self.predict_renewal(state, context)[context.state]) * context.capacity
-        return None, renew(
-            context, round_count(amount, rng if self.stochastic_rounding else None), rng
-        )
 
     def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
         probs, importance, heterogeneity, *_ = context.outlook

@@ -9,12 +9,12 @@ import numpy as np
 from thalweg import theory
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats, Ints, MemoryContext, Outlook
-from thalweg.memory.base import renew, round_count
+from thalweg.core.types import Floats, MemoryContext, Outlook
+from thalweg.memory.base import RenewsShare
 
 
 @dataclass(frozen=True)
-class DdsStationary:
+class DdsStationary(RenewsShare):
     r"""DDS without tunables: the shares that bring the memory's long-run mixture next to the goal.
 
     As `Dds`, the policy renews the share :math:`\alpha_m` of the memory in latent state m, and the
@@ -69,6 +69,7 @@ class DdsStationary:
     needs_class_labels: ClassVar[bool] = True  # describes states by their class histograms
 
     uses_forecast: ClassVar[bool] = True  # reads the outlook and the state of the recipe's forecast
+    uses_heterogeneity: ClassVar[bool] = False
 
     budget: float = 0.5
     """Expected share of the memory that one tick renews."""
@@ -77,17 +78,6 @@ class DdsStationary:
 
     def __post_init__(self) -> None:
         check_ranges(self, budget="(0, 1]")
-
-    def init(self, capacity: int, held: int) -> None:
-        return None
-
-    def keep(
-        self, state: None, context: MemoryContext, rng: np.random.Generator
-    ) -> tuple[None, Ints]:
-        amount = float(self.predict_renewal(state, context)[context.state]) * context.capacity
-        return None, renew(
-            context, round_count(amount, rng if self.stochastic_rounding else None), rng
-        )
 
     def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
         outlook = context.outlook

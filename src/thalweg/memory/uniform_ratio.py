@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from thalweg.core.config import check_ranges
-from thalweg.core.types import Floats, Ints, MemoryContext
-from thalweg.memory.base import renew, round_count
+from thalweg.core.types import Floats, MemoryContext
+from thalweg.memory.base import RenewsShare
 
 
 @dataclass(frozen=True)
-class UniformRatio:
+class UniformRatio(RenewsShare):
     r"""Renew a fixed share of the memory at every tick, whatever the latent state.
 
     At each tick :math:`\alpha n` samples, chosen uniformly, are overwritten by new ones. This is
@@ -36,16 +36,8 @@ class UniformRatio:
     def __post_init__(self) -> None:
         check_ranges(self, budget="(0, 1]")
 
-    def init(self, capacity: int, held: int) -> None:
-        return None
-
-    def keep(
-        self, state: None, context: MemoryContext, rng: np.random.Generator
-    ) -> tuple[None, Ints]:
-        amount = self.budget * context.capacity
-        return None, renew(
-            context, round_count(amount, rng if self.stochastic_rounding else None), rng
-        )
+    def find_share(self, context: MemoryContext) -> float:
+        return self.budget
 
     def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
         share = min(self.budget, context.num_new / context.capacity)

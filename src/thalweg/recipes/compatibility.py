@@ -34,6 +34,7 @@ attribute                      if not declared   meaning
 ``needs_class_labels``         if it has labels  any stage, world: works with classes only
 ``uses_targets``               False             memory: receives the targets of a regression
 ``regression_fields``          ()                any stage: fields without effect with classes
+``uses_heterogeneity``         True              memory, weights: reads it from the forecast
 =============================  ================  ==================================================
 """
 
@@ -53,7 +54,13 @@ from thalweg.local import FinishesRound, LocalTraining, UploadsFromObjective
 from thalweg.losses import Loss
 from thalweg.losses.base import has_single_logit
 from thalweg.memory import UploadsFromMemory
-from thalweg.recipes.base import Recipe, has_single_model, list_predictors, needs_single_model
+from thalweg.recipes.base import (
+    Recipe,
+    has_single_model,
+    list_predictors,
+    needs_sessions,
+    needs_single_model,
+)
 from thalweg.sample_weights import AssignsWeights
 from thalweg.serving import ADJUSTED, LATEST, AdjustsModel
 from thalweg.sessions import Presence
@@ -226,11 +233,18 @@ def _receives_labels(stage: str, part: object) -> bool:
 
 
 def find_inert(
-    recipe: Recipe, world: World, *, has_late_updates: bool, presence_changes: bool
+    recipe: Recipe,
+    world: World,
+    *,
+    has_late_updates: bool,
+    presence_changes: bool,
+    has_arrivals: bool = True,
 ) -> dict[str, str]:
     """Return the stages whose component has no effect in this world, with the reason.
 
-    Without such a component, or with any other one, the run would have the same metrics.
+    Without such a component, or with any other one, the run would have the same metrics, except
+    for those that describe the component itself, and averages that are sent for `serving`. Without
+    a stage, a single setting has no effect.
     """
     num_states = world.state_table.num_states
     forecast: object = resolve_forecast(recipe.forecast, num_states, recipe.uses_forecast)
@@ -240,12 +254,33 @@ def find_inert(
         found["forecast"] = "no policy of the recipe uses it"
     elif recipe.uses_forecast and num_states == 1 and not is_learned:
         found["forecast"] = ONE_STATE
+    if "forecast" not in found and not _uses_heterogeneity(recipe):
+        proxy = getattr(recipe.forecast, "proxy", None)
+        if proxy != getattr(type(recipe.forecast), "proxy", None):
+            found["forecast.proxy"] = "no policy of the recipe uses distances from balanced states"
     if not has_late_updates and _accepts_late_updates(recipe.staleness):
         found["staleness"] = "no late updates"
+    if not has_arrivals and recipe.alarm is not None and recipe.alarm.watch != "loss":
+        found["alarm"] = "no samples arrive, so that none are predicted"
+    if not has_arrivals and recipe.serving is not None:
+        several = "" if has_single_model(recipe) else ", as long as the bank has one model"
+        found["serving"] = f"no samples arrive, so that the default predicts{several}"
     trigger = recipe.session_trigger
-    if isinstance(trigger, Presence) and trigger.alarm_share is None and not presence_changes:
+    waits_for_alarms = "alarm" not in found and getattr(trigger, "alarm_share", None) is not None
+    if isinstance(trigger, Presence) and not waits_for_alarms and not presence_changes:
         found["session_trigger"] = "all clients are always present, so that no session opens"
+        if needs_sessions(recipe):
+            found["session_start"] = "no session opens"
     return found
+
+
+def _uses_heterogeneity(recipe: Recipe) -> bool:
+    """Return whether a policy reads `Outlook.heterogeneity`; an own one might."""
+    readers = (recipe.memory, recipe.weights)
+    return any(
+        getattr(policy, "uses_forecast", False) and getattr(policy, "uses_heterogeneity", True)
+        for policy in readers
+    )
 
 
 def iter_server_parts(recipe: Recipe) -> Iterator[tuple[str, ServerPart]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 
 from thalweg.core.config import kind_of
@@ -22,22 +22,24 @@ RAISED_BY = {
 }
 
 
-def list_monitored(recipe: Recipe) -> list[str]:
+def list_monitored(recipe: Recipe, inert: Collection[str] = ()) -> list[str]:
     """Return a phrase for everything that a recipe monitors in order to adapt.
 
-    A policy declares it with the attribute ``monitors``.
+    A policy declares it with the attribute ``monitors``. Stages that are `inert` in a run
+    (`compatibility.find_inert`) are left out.
 
     >>> from thalweg.recipes import fedavg
     >>> list_monitored(fedavg())
     []
     """
     found = []
-    if recipe.alarm is not None:
+    if recipe.alarm is not None and "alarm" not in inert:
         detector = kind_of(recipe.alarm, ALARMS)
         actions = "; ".join(_describe_effect(recipe.effect)) or "alarms are recorded"
         found.append(f"{WATCHED[recipe.alarm.watch]} (alarm {detector}: {actions})")
     for stage in fields(recipe):
-        if text := getattr(getattr(recipe, stage.name), "monitors", ""):
+        text = getattr(getattr(recipe, stage.name), "monitors", "")
+        if text and stage.name not in inert:
             found.append(str(text))
     return found
 

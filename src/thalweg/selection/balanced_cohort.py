@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from thalweg.selection.label_survey import MIX, LabelSurvey, mix_distances
 
 # Names in `Roster.known` that this rule writes.
 LAST_CHOSEN, WAITED = "last_chosen", "rounds_waited"
-MAX_GATHERED = 200_000  # label mixes of drawn clients that are summed at once
+MAX_GATHERED = 200_000  # positions, and label mixes of drawn clients, that are held at once
 
 
 class Candidates(NamedTuple):
@@ -201,10 +201,13 @@ class BalancedCohort(LabelSurvey):
             return first
         certain = np.flatnonzero(np.isin(candidates.clients, first))
         others = np.delete(np.arange(len(candidates.clients)), certain)
-        cohorts = others[draw_cohorts(len(others), size - len(certain), self.tries, rng)]
-        parts = np.array_split(cohorts, cohorts.size // MAX_GATHERED + 1)
-        scores = [self.compute_scores(candidates, part, certain) for part in parts]
-        best = cohorts[np.concatenate(scores).argmin()]
+        best, lowest = others[:0], math.inf
+        for drawn in draw_cohorts(len(others), size - len(certain), self.tries, rng):
+            for part in np.array_split(drawn, min(drawn.size // MAX_GATHERED + 1, len(drawn))):
+                cohorts = others[part]
+                scores = self.compute_scores(candidates, cohorts, certain)
+                if scores.min() < lowest or not len(best):
+                    best, lowest = cohorts[scores.argmin()], float(scores.min())
         chosen: Ints = candidates.clients[np.concatenate([certain, best])]
         return chosen
 
@@ -283,21 +286,26 @@ class BalancedCohort(LabelSurvey):
         return roster.present[_read(roster, WAITED, 0.0)[roster.present] + 1 >= longest]
 
 
-def draw_cohorts(num: int, size: int, tries: int, rng: np.random.Generator) -> Ints:
-    """Return (tries, size) uniform cohorts of `size` of `num` positions.
+def draw_cohorts(num: int, size: int, tries: int, rng: np.random.Generator) -> Iterator[Ints]:
+    """Yield uniform cohorts of `size` of `num` positions, `tries` in total, in parts (n, size).
 
     Each cohort is uniform among all of its size. A permutation is cut into several cohorts, which
-    have no common position.
+    have no common position. A part has at most `MAX_GATHERED` positions, or one permutation. The
+    size of the parts has no influence on the cohorts.
 
-    >>> draw_cohorts(10, 3, 7, np.random.default_rng(0)).shape
+    >>> np.concatenate(list(draw_cohorts(10, 3, 7, np.random.default_rng(0)))).shape
     (7, 3)
     """
     per_permutation = num // size
     if per_permutation >= tries:
-        return rng.choice(num, (tries, size), replace=False)
-    shape = (math.ceil(tries / per_permutation), num)
-    permuted = rng.permuted(np.broadcast_to(np.arange(num), shape), axis=1)
-    return permuted[:, : per_permutation * size].reshape(-1, size)[:tries]
+        yield rng.choice(num, (tries, size), replace=False)
+        return
+    left = math.ceil(tries / per_permutation)
+    while left:
+        rows = min(left, max(MAX_GATHERED // num, 1))
+        permuted = rng.permuted(np.broadcast_to(np.arange(num), (rows, num)), axis=1)
+        yield permuted[:, : per_permutation * size].reshape(-1, size)[:tries]
+        left, tries = left - rows, tries - rows * per_permutation
 
 
 def _read(roster: Roster, name: str, default: float) -> Floats:

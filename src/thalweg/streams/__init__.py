@@ -18,6 +18,7 @@ from thalweg.streams.base import (
     World,
     WorldSpec,
     collect_supplies,
+    has_arrivals,
 )
 from thalweg.streams.drift_schedules import (  # drift: clients whose data change, and when
     DRIFTS,
@@ -150,5 +151,6 @@ __all__ = [
     "add_drift",
     "build_timeline",
     "collect_supplies",
+    "has_arrivals",
     "scale_supplies",
 ]

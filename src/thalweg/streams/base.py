@@ -194,6 +194,11 @@ def collect_supplies(world: World) -> Supplies:
     return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
 
 
+def has_arrivals(world: World) -> bool:
+    """Return whether some client receives samples after its start."""
+    return any(not world.supply(client).is_historical for client in range(world.num_clients))
+
+
 class WorldSpec(Protocol):
     """Configuration of a world: a frozen dataclass that builds the world in a setting."""
 
