@@ -93,7 +93,8 @@ def test_unusable_files_are_rejected_before_the_server_is_contacted(
     words = [each.format(folder=tmp_path) for each in options]
     state = str(tmp_path / "client")
     output = run_command("join", "127.0.0.1:9", "--data", "replay", "--state", state, *words)
-    assert match in output and "waiting" not in output
+    assert match in output
+    assert "waiting" not in output
     assert not contacted
 
 
