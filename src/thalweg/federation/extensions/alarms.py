@@ -188,8 +188,8 @@ def list_messages(recipe: Recipe) -> Mapping[str, tuple[float, float]]:
     >>> list_messages(Recipe("watched", alarm=PageHinkley(action=Shrink(keep=0.5))))
     {'shrink': (1.0, 0.5)}
     """
-    effect, serving = recipe.effect, recipe.serving
-    messages = {}
+    effect, messages = recipe.effect, {}
+    serving: object = recipe.serving
     if effect.keep < 1:
         messages["shrink"] = (1.0, effect.keep)
     if effect.opens_state:
