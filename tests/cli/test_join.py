@@ -74,6 +74,30 @@ def test_unusable_options_are_rejected_before_the_server_is_contacted(
     assert not state.exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (["--component", "{folder}/absent.py:Recent"], "there is no file"),
+        (["--model", "{folder}/net.py:Net"], "there is no Net. It defines Other."),
+        (["--max-epsilon", "8", "--privacy-account", "{folder}/net.py"], "cannot be used"),
+    ],
+)
+def test_unusable_files_are_rejected_before_the_server_is_contacted(
+    options: list[str], match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contacted = list[str]()
+    monkeypatch.setattr(
+        "thalweg.cli.join.check_server", lambda host, port, trust: contacted.append(host)
+    )
+    (tmp_path / "net.py").write_text("class Other: ...\n")
+    words = [each.format(folder=tmp_path) for each in options]
+    state = str(tmp_path / "client")
+    output = run_command("join", "127.0.0.1:9", "--data", "replay", "--state", state, *words)
+    assert match in output
+    assert "waiting" not in output
+    assert not contacted
+
+
 def test_limits_of_privacy_reach_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from thalweg.aggregation import Median, NormClip
 from thalweg.cli.main import app
 from thalweg.cli.serve import ServeArguments, _EventPrinter, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
-from thalweg.engine.builders import add_default_clipping
+from thalweg.engine.builders import add_default_clipping, add_default_size_limit
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml
 from thalweg.network.flower.certs import make_certs
 from thalweg.network.flower.serve_options import ServeOptions
@@ -204,6 +204,24 @@ def test_updates_are_clipped_by_default(
     assert served.recipe.robust == robust
     assert re.search(note, words)
     assert replace(served, recipe=plan.recipe) == plan
+
+
+@pytest.mark.parametrize(
+    ("sets", "is_complete", "max_size"),
+    [
+        (["world=live"], False, 1.0),
+        (["world=live", "selection.max_size=none"], False, None),
+        (["world=live"], True, None),
+        ([], False, None),
+    ],
+)
+def test_reported_numbers_of_samples_have_a_limit_in_live_runs(
+    sets: list[str], is_complete: bool, max_size: float | None
+) -> None:
+    plan = make_plan("powd", "digits-partial", overrides=sets)
+    assert add_default_size_limit(plan, sets, is_complete).recipe.selection == replace(
+        plan.recipe.selection, max_size=max_size
+    )
 
 
 @pytest.mark.parametrize(("sets", "robust"), [([], NormClip()), (["--set", "robust=none"], None)])

@@ -33,6 +33,11 @@ ALL_HERE = [
 ]
 UNIFORM = ["selection=uniform", "selection.fraction=0.7"]
 SESSIONS = ["sessions=alternating", "sessions.length=2", "world.num_clients=8"]
+# The parts of auto that work with the sum only: all but weights, bank and start of sessions.
+AUTO = [
+    *("weights=equal", "bank=one-model", "session_start=average", "alarm.action=drop-outdated"),
+    *("selection.participation=0.8", "session_trigger.tolerance=0", "session_trigger.risk=0.4"),
+]
 
 
 def masked(recipe: str = "fedavg", *more: str) -> Plan:
@@ -46,6 +51,7 @@ def masked(recipe: str = "fedavg", *more: str) -> Plan:
         ("fedprox", ["privacy=gaussian"]),
         ("dpcs", ["weights=equal", "selection.participation=0.8"]),
         ("fedavg+warmstart", SESSIONS),
+        ("auto", AUTO),
         pytest.param("fedavg", [], marks=pytest.mark.slow),
         pytest.param("fedacg", ["memory=reservoir"], marks=pytest.mark.slow),
         pytest.param("flash", UNIFORM, marks=pytest.mark.slow),
@@ -53,7 +59,7 @@ def masked(recipe: str = "fedavg", *more: str) -> Plan:
         pytest.param("adaptive-fedavg", [], marks=pytest.mark.slow),
         pytest.param("moon", [], marks=pytest.mark.slow),
         pytest.param(
-            "fedavg", ["alarm=page-hinkley", "alarm.action=shrink"], marks=pytest.mark.slow
+            "fedavg", ["alarm=page-hinkley", "alarm.action=drop-outdated"], marks=pytest.mark.slow
         ),
     ],
     ids=str,

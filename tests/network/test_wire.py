@@ -19,6 +19,7 @@ from thalweg.bank import FedDrift, FedRc
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch, ThalwegError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Supply
+from thalweg.drift import Action, DropOutdated, OpenState, PageHinkley, RecordOnly, Shrink
 from thalweg.federation import Hello, SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import Curvature
 from thalweg.memory import Fifo, Ode
@@ -124,6 +125,30 @@ def test_averaged_models_have_the_size_of_the_models() -> None:
             to_bytes(replace(request, broadcast={"serving": values}), AVERAGING)
     with pytest.raises(BadMessage, match="serving"):
         to_bytes(request, PLAIN_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("action", "serving", "valid", "invalid"),
+    [
+        (RecordOnly(), BestRecent(), {"serving": 1.0}, {"shrink": 0.0}),
+        (Shrink(keep=0.3), None, {"shrink": 0.3}, {"shrink": 0.0}),
+        (DropOutdated(), None, {"drop": 0.0}, {"drop": 0.5}),
+        (OpenState(), None, {"open": 1.0}, {"drop": 1.0}),
+    ],
+)
+def test_a_server_requests_only_what_the_alarm_of_the_recipe_does(
+    action: Action, serving: Any, valid: dict[str, float], invalid: dict[str, float]
+) -> None:
+    recipe = replace(PLAIN_SCHEMA.recipe, alarm=PageHinkley(action=action), serving=serving)
+    schema = MessageSchema(recipe, P)
+    for values, is_valid in ((valid, True), (invalid, False)):
+        alarm = {name: f4(value) for name, value in values.items()}
+        request = replace(TRAIN_REQUEST, broadcast={"alarm": alarm})
+        if is_valid:
+            assert same(from_bytes(to_bytes(request, schema), schema, TrainRequest), request)
+        else:
+            with pytest.raises(BadMessage, match=r"is not known|sends (0|1) or (1|0\.3)\."):
+                to_bytes(request, schema)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)

@@ -13,7 +13,9 @@ from thalweg.aggregation import (
     SERVER_RULES,
     STALENESS,
     WEIGHTS,
+    Averaged,
     Buffered,
+    ByArrivals,
     BySamples,
     ByWeight,
     Equal,
@@ -26,10 +28,18 @@ from thalweg.aggregation import (
     PolynomialDiscount,
     Step,
 )
-from thalweg.bank import FedDaa, FedDrift, OneModel
+from thalweg.bank import FedDaa, FedDrift, OneModel, TwoMixtures
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, SampleAges, Supplies
-from thalweg.drift import CombinedActions, OpenState, PageHinkley, ScaleLr
+from thalweg.drift import (
+    Action,
+    CombinedActions,
+    DropOutdated,
+    OpenState,
+    PageHinkley,
+    ScaleLr,
+    Shrink,
+)
 from thalweg.engine.builders import list_inert
 from thalweg.engine.builders import make_world as make_scenario_world
 from thalweg.engine.loop import run_plan
@@ -165,6 +175,10 @@ def test_a_policy_with_a_server_half_needs_a_single_model_unless_it_declares_oth
         ("memory", Ode(), "uploads more than the update", "another memory"),
         ("sample_weights", Early(), "scales single updates", "another sample_weights"),
         ("alarm", PageHinkley(action=ScaleLr()), "scales single updates", "another alarm.action"),
+        ("server", Averaged(rule=FedExp()), "needs individual updates", "server=step or adaptive"),
+        ("weights", ByArrivals(), "needs individual updates", "weights=equal or by-samples"),
+        ("weights", LabelBalanced(), "needs individual updates", "weights=equal or by-samples"),
+        ("bank", TwoMixtures(), "has several models", "bank=one-model"),
         ("selection", PowerOfChoice(), "sends losses of the server's models", "another selection"),
         ("session_start", Judged(), "sends losses of the server's models", "another session_start"),
     ],
@@ -178,6 +192,15 @@ def test_secure_aggregation_rejects_components_that_need_more_than_the_sum(
     )
     with pytest.raises(ConfigError, match=message):
         check_compatibility(masked(**{stage: part}), make_world())
+
+
+@pytest.mark.parametrize("action", [Shrink(), CombinedActions(keep=0.5)])
+def test_secure_aggregation_rejects_alarms_that_empty_the_memories_of_single_clients(
+    action: Action,
+) -> None:
+    with pytest.raises(ConfigError, match=r"all clients but one\. .*alarm\.action=drop-outdated"):
+        check_compatibility(masked(alarm=PageHinkley(action=action)), make_world())
+    check_compatibility(masked(alarm=PageHinkley(action=DropOutdated())), make_world())
 
 
 def test_secure_aggregation_accepts_components_that_need_only_the_sum() -> None:

@@ -103,6 +103,13 @@ def test_clients_without_a_loss_count_with_the_mean() -> None:
     assert BalancedCohort().find_candidates(roster_with([[1, 0]] * 2)).losses.tolist() == [0, 0]
 
 
+def test_loss_of_a_client_that_was_chosen_recently_does_not_count() -> None:
+    # Two of five clients are chosen, so that a uniform draw chooses each in every third round.
+    roster = roster_with([[0.5, 0.5]] * 5, losses=[9, 9, 1, 3, NAN], rounds_waited=[0, 1, 2, 3, 4])
+    losses = BalancedCohort(0.4).find_candidates(roster).losses
+    assert losses.tolist() == [0, 0, -0.5, 0.5, 0]
+
+
 def test_losses_may_be_negative_or_zero() -> None:
     # The mean is -1 and the mean size 2: 1.5 times the mean size above and below.
     roster = roster_with([[0.5, 0.5]] * 2, losses=[-3, 1])
@@ -258,7 +265,7 @@ def test_a_client_that_has_waited_too_long_is_chosen_with_certainty() -> None:
     # One of four clients per round and patience 2: at least once in 8 rounds.
     rule = BalancedCohort(0.25, patience=2.0, loss_weight=100.0)
     losses = [0, 0, 0, 9]
-    roster = roster_with([[1, 0]] * 4, losses=losses, rounds_waited=[6, 6, 6, 0])
+    roster = roster_with([[1, 0]] * 4, losses=losses, rounds_waited=[6, 6, 6, 3])
     assert chosen(rule, roster) == [3]
     roster = roster_with([[1, 0]] * 4, losses=losses, rounds_waited=[6, 7, 6, 0])
     assert chosen(rule, roster) == [1]
@@ -333,10 +340,10 @@ def test_no_client_is_starved(history: tuple[BalancedCohort, int, list[list[int]
 
 
 def test_without_the_guarantee_a_client_would_be_starved() -> None:
-    """The bound is not void: the score alone never chooses the client with the lowest loss."""
-    known = roster_with([[1.0]] * 4, losses=[0, 1, 1, 1]).known
+    """The bound is not void: the score alone never chooses the client with the worst labels."""
+    known = roster_with([[1, 0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).known
     for patience, expected in ((1000.0, 0), (3.0, 25)):
-        rule = BalancedCohort(0.25, loss_weight=100.0, patience=patience)
+        rule = BalancedCohort(0.25, patience=patience)
         state, times = dict(known), 0
         for rnd in range(300):
             roster = some_roster(range(4), 4, rnd=rnd, known=state)

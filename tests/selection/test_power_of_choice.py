@@ -87,6 +87,16 @@ def test_candidates_are_drawn_in_proportion_to_their_samples() -> None:
     assert (abs(times - expected) < 5 * np.sqrt(expected)).all()
 
 
+def test_large_reported_sizes_count_as_the_median_if_they_are_limited() -> None:
+    roster = some_roster(range(5), 5, known={"num_samples": np.array([1e6, 9.0, 10.0, 10.0, 20.0])})
+    for max_size, expected in ((None, 400), (1.0, 80)):
+        rule = PowerOfChoice(participation=0.2, candidates=1, max_size=max_size)
+        drawn = sum(asked(rule, roster, seed) == [0] for seed in range(400))
+        assert abs(drawn - expected) < 25, "one of five clients with the limit"
+    with pytest.raises(ConfigError, match="max_size must"):
+        PowerOfChoice(max_size=0.5)
+
+
 def test_without_known_sizes_candidates_are_drawn_uniformly() -> None:
     times = np.zeros(5)
     for seed in range(2000):

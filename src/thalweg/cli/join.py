@@ -195,12 +195,16 @@ def _run_client(
     state: Path,
     show: Show,
 ) -> None:
-    """Run until the client is stopped or rejected."""
+    """Run until the client is stopped or rejected.
+
+    The server is contacted when the daemon is ready: it has checked the owner's files by then.
+    """
     progress, status = ClientProgress(), state / "status.json"
-    client_processes.start_daemon()  # loads its data while the connection is established
-    is_connected, looked, trouble = False, 0.0, ""
+    client_processes.start_daemon()
+    is_ready, is_connected, looked, trouble = False, False, 0.0, ""
     while client_processes.rejection_reason is None:
-        if not is_connected and time.monotonic() - looked > CONNECT_POLL_S:
+        is_late = time.monotonic() - looked > CONNECT_POLL_S
+        if is_ready and not is_connected and is_late:
             if is_connected := check_server(host, port, trust):
                 client_processes.start_node()
                 show({"event": "connecting", "server": f"{host}:{port}"}, "")
@@ -208,6 +212,7 @@ def _run_client(
                 show({"event": "waiting", "reason": f"no server responds at {host}:{port} yet"}, "")
             looked = time.monotonic()
         for event in client_processes.events():
+            is_ready = is_ready or event["event"] == "ready"
             progress.update(event)
             show(event, progress.line(_counters(status)))
         for news in client_processes.supervise(with_node=is_connected):

@@ -22,7 +22,11 @@ from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.core.metrics import make_final_row
 from thalweg.core.registry import has_local_path
-from thalweg.engine.builders import add_default_clipping, check_can_be_served
+from thalweg.engine.builders import (
+    add_default_clipping,
+    add_default_size_limit,
+    check_can_be_served,
+)
 from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
@@ -122,6 +126,7 @@ def serve_command(
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
     check_can_be_served(plan.recipe)
     plan, robust_note = add_default_clipping(plan, sets, is_complete=default is None)
+    plan = add_default_size_limit(plan, sets, is_complete=default is None)
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     warning = check_safe(arguments.host, arguments.certs, arguments.insecure, "server")

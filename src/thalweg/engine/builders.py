@@ -47,8 +47,10 @@ from thalweg.recipes.compatibility import (
     is_federated,
 )
 from thalweg.scenarios import Scenario
+from thalweg.selection import PowerOfChoice
 from thalweg.streams import (
     HasViews,
+    Live,
     LiveWorld,
     MergedWorld,
     Replay,
@@ -258,6 +260,21 @@ def add_default_clipping(
         "updates are clipped to the median norm of the round (robust=norm-clip); disable it with "
         "--set robust=none."
     )
+
+
+def add_default_size_limit(plan: Plan, overrides: Iterable[str], is_complete: bool = False) -> Plan:
+    """Return the plan for remote clients with samples of their own.
+
+    With `power-of-choice` one client could report so many samples that it is a candidate in every
+    round. Unless the user has set `selection.max_size` or given a complete plan, no client counts
+    with more than the median.
+    """
+    selection, name = plan.recipe.selection, "selection.max_size"
+    is_set = is_complete or any(each.partition("=")[0].strip() == name for each in overrides)
+    is_live = isinstance(plan.scenario.world, Live)
+    if is_set or not is_live or not isinstance(selection, PowerOfChoice):
+        return plan
+    return replace(plan, recipe=replace(plan.recipe, selection=replace(selection, max_size=1.0)))
 
 
 def apply_views(data: Dataset, world: World) -> Dataset:

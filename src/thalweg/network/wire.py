@@ -36,13 +36,14 @@ from thalweg.federation import (
     TrainRequest,
     TrainResponse,
 )
+from thalweg.federation.extensions.alarms import list_messages
 from thalweg.federation.serving import AVERAGES
 from thalweg.federation.serving import STAGE as PER_MODEL
 from thalweg.network.fields import MAX_INT, FieldReader
 from thalweg.recipes.base import Recipe, list_predictors
 from thalweg.recipes.compatibility import find_uploading_stages, iter_server_parts
 from thalweg.sample_weights import AssignsWeights
-from thalweg.serving import AVERAGED, RestartsServing
+from thalweg.serving import AVERAGED
 from thalweg.theory.masked_sums import (
     KEY_BYTES,
     NODE_KEY_BYTES,
@@ -152,10 +153,7 @@ class MessageSchema:
         bank: object = self.recipe.bank
         if isinstance(bank, SplitsSamples):
             stages.add("bank")
-        effect = self.recipe.effect
-        serving: object = self.recipe.serving
-        restarts = isinstance(serving, RestartsServing) and self.recipe.alarm is not None
-        if effect.keep < 1 or effect.opens_state or effect.drop_margin is not None or restarts:
+        if list_messages(self.recipe):
             stages.add("alarm")
         if self.sends_averages:
             stages.add(PER_MODEL)
@@ -301,7 +299,7 @@ def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequ
         age=fields.read_int("age", MAX_ROUND),
         probe_round=fields.read_int("probe_round"),
         broadcast={
-            stage: _read_broadcast(stage, stages.read_group(stage), len(models) * schema.num_params)
+            stage: _read_broadcast(stage, stages.read_group(stage), len(models), schema)
             for stage in stages.remaining_names()
         },
         mask_group=_read_mask_group(fields, schema),
@@ -323,18 +321,29 @@ def _read_ascending(fields: FieldReader, name: str, maximum: int = MAX_INT) -> I
     return numbers
 
 
-def _read_broadcast(stage: str, values: FieldReader, size: int) -> dict[str, Floats32]:
+def _read_broadcast(
+    stage: str, values: FieldReader, num_models: int, schema: MessageSchema
+) -> dict[str, Floats32]:
     """Read the vectors of one stage.
 
-    One number for sample weights and alarms, `size` for averaged models, else any length.
+    One number for sample weights and alarms, the parameters of averaged models, else any length.
     """
-    names, length = values.remaining_names(), 1 if stage in ("sample_weights", "alarm") else None
+    messages = list_messages(schema.recipe) if stage == "alarm" else {}
+    names, length = values.remaining_names(), None
     if stage == PER_MODEL:
-        names, length = [AVERAGES], size
-    if stage == "sample_weights":
-        names = ["assigned"]
+        names, length = [AVERAGES], num_models * schema.num_params
+    elif stage == "sample_weights":
+        names, length = ["assigned"], 1
+    elif stage == "alarm":
+        names, length = [name for name in names if name in messages], 1
     broadcast = {name: values.read_array(name, np.float32, (length,)) for name in names}
     values.check_empty()
+    for name, expected in messages.items():
+        if name in broadcast and broadcast[name][0] not in np.array(expected, dtype=np.float32):
+            raise BadMessage(
+                f"{values.where}: {name} is {broadcast[name][0]:g}, but the alarm of the recipe "
+                f"sends {expected[0]:g} or {expected[1]:g}."
+            )
     return broadcast
 
 

@@ -443,6 +443,10 @@ def _check_secure_aggregation(recipe: Recipe) -> None:
         raise reject("sample_weights", "it scales single updates", "another sample_weights")
     if recipe.effect.lr_scales:
         raise reject("alarm", "it scales single updates", "another alarm.action")
+    # Alarms are not part of the digest that clients sign, because they differ between clients.
+    if recipe.effect.keep < 1:
+        reason = "with it the server could empty the memories of all clients but one"
+        raise reject("alarm", reason, "alarm.action=drop-outdated")
 
 
 def _check_update_counts(recipe: Recipe) -> None:

@@ -43,7 +43,9 @@ class BalancedCohort(LabelSurvey):
         - \beta \, \frac1s \sum_{i \in S} \frac{\ell_i - \bar\ell}{m}.
 
     The second term prefers clients with a high last training loss. A client without a known label
-    mix counts with the mean mix, and one without a known loss with the mean loss. Clients that
+    mix counts with the mean mix, and one without a known loss with the mean loss. So does a client
+    that was chosen in one of its last :math:`\lceil n / s \rceil - 1` present rounds: a client that
+    reports high losses is chosen for them at most as often as by a uniform draw. Clients that
     report no data are not drawn, because most of them would have nothing to train on. Samples may
     arrive after the report, so that such clients are chosen if places are left, and if they have
     waited too long.
@@ -53,7 +55,7 @@ class BalancedCohort(LabelSurvey):
         :math:`g`            goal                     -> `goal`
         :math:`\beta`        bonus for high losses    -> loss_weight
         :math:`\ell_i`       last training loss; :math:`\bar\ell` and m are the means of the
-                             losses and of their sizes over the n clients
+                             losses and of their sizes over the clients whose loss counts
         :math:`k`            longest wait             -> patience
 
     **No client is starved.** A client is *overdue* if without this round it would not have been
@@ -214,7 +216,7 @@ class BalancedCohort(LabelSurvey):
     def find_candidates(self, roster: Roster) -> Candidates:
         """Return the clients that can be drawn in this round."""
         table = roster.known.get(MIX)
-        losses = last_known(roster, "loss")
+        losses = self._read_losses(roster)
         if table is None or np.isnan(table).all():
             clients = roster.present
             mixes, goal = np.empty((len(clients), 0)), np.empty(0)
@@ -227,6 +229,13 @@ class BalancedCohort(LabelSurvey):
                 rows = np.where(is_unknown, frequencies(np.nansum(table, axis=0)), rows)
             mixes, goal = rows, self._find_goal(table)
         return Candidates(clients, mixes, goal, _relative(losses[clients]))
+
+    def _read_losses(self, roster: Roster) -> Floats:
+        """Return (N,) the losses that count; nan for clients that were chosen recently."""
+        num_present = len(roster.present)
+        mean_wait = math.ceil(num_present / max(cohort_size(self.participation, num_present), 1))
+        is_recent = _read(roster, WAITED, math.inf) + 1 < mean_wait
+        return np.where(is_recent, np.nan, last_known(roster, "loss"))
 
     def _find_goal(self, table: Floats) -> Floats:
         """Return (C,) the wanted label mix, given the mixes (N, C) that clients have reported."""

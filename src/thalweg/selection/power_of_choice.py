@@ -36,6 +36,9 @@ class PowerOfChoice:
     loss on their memory), "cpow-d" (the loss on a mini-batch of `batch` samples), or "rpow-d" (no
     survey: the last training loss counts, and clients without one come first).
 
+    Numbers of samples are what clients report. A client that reports many is drawn more often;
+    `max_size` limits this. ``thalweg serve --live`` sets it to 1.
+
     Differs from the paper: a client that never reported its number of samples counts with the mean
     of the others, and one that had no samples counts as one sample, so that it can be drawn again.
     Ties are broken at random; candidates without data come last. With a bank of several models the
@@ -58,12 +61,21 @@ class PowerOfChoice:
     form: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
     batch: int = 64
     """Samples per candidate, for "cpow-d" only."""
+    max_size: float | None = None
+    """A client counts in the draw with at most this multiple of the median number of samples; none:
+    no limit."""
     measure_change: bool = False
     """Candidates also report how much the samples of the coming round change their loss."""
 
     def __post_init__(self) -> None:
         check_literals(self)
-        check_ranges(self, participation="(0, 1]", candidates="[1, inf) or none", batch="[1, inf)")
+        check_ranges(
+            self,
+            participation="(0, 1]",
+            candidates="[1, inf) or none",
+            batch="[1, inf)",
+            max_size="[1, inf) or none",
+        )
         require(
             not self.measure_change or self.form == "pow-d",
             "measure_change compares losses on the whole memory; set form=pow-d, "
@@ -129,6 +141,8 @@ class PowerOfChoice:
         size = cohort_size(self.participation, num_present)
         num_candidates = 2 * size if self.candidates is None else self.candidates
         sizes = _sizes(roster)
+        if self.max_size is not None:
+            sizes = np.minimum(sizes, self.max_size * np.median(sizes))
         drawn = draw_successive(
             sizes / sizes.sum(), min(max(num_candidates, size), num_present), rng
         )

@@ -274,10 +274,12 @@ def test_digests_differ_in_everything_that_clients_compare() -> None:
             replace(first, age=1),
             replace(first, broadcast={"objective": {"control": values}}),
             replace(first, broadcast={"objective": {"control": -values}}),
+            replace(first, broadcast={"serving": {"averages": values}}),
+            replace(first, broadcast={"serving": {"averages": -values}}),
         )
     }
-    assert len(models) == 7
-    with_alarm = replace(first, client=3, broadcast={"alarm": {"shrink": values[:1]}})
+    assert len(models) == 9
+    with_alarm = replace(first, client=3, broadcast={"alarm": {"drop": values[:1]}})
     assert compute_model_digest(with_alarm) == compute_model_digest(first)
 
 

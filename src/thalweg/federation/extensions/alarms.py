@@ -181,21 +181,34 @@ def _collect_counts(updates: Updates, rows: Bools) -> tuple[Ints, Floats]:
     return clients.astype(np.int64), np.stack([wrong, tested, loss], axis=1)
 
 
+def list_messages(recipe: Recipe) -> Mapping[str, tuple[float, float]]:
+    """Return what the server can request after an alarm: values without and with one, by name.
+
+    >>> from thalweg.drift import PageHinkley, Shrink
+    >>> list_messages(Recipe("watched", alarm=PageHinkley(action=Shrink(keep=0.5))))
+    {'shrink': (1.0, 0.5)}
+    """
+    effect, messages = recipe.effect, {}
+    serving: object = recipe.serving
+    if effect.keep < 1:
+        messages["shrink"] = (1.0, effect.keep)
+    if effect.opens_state:
+        messages["open"] = (0.0, 1.0)
+    if effect.drop_margin is not None:
+        messages["drop"] = (0.0, 1.0)
+    if recipe.alarm is not None and isinstance(serving, RestartsServing):
+        messages["serving"] = (0.0, 1.0)
+    return messages
+
+
 def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]:
     """Return (K, 1) values: what each client has to do before samples arrive."""
     if not is_pending.any():
         return {}
-    effect, columns = recipe.effect, {}
-    if effect.keep < 1:
-        columns["shrink"] = np.where(is_pending, effect.keep, 1.0)
-    if effect.opens_state:
-        columns["open"] = is_pending
-    if effect.drop_margin is not None:
-        columns["drop"] = is_pending
-    serving: object = recipe.serving
-    if isinstance(serving, RestartsServing):
-        columns["serving"] = is_pending
-    return {name: column[:, None].astype(np.float32) for name, column in columns.items()}
+    return {
+        name: np.where(is_pending, requested, usual)[:, None].astype(np.float32)
+        for name, (usual, requested) in list_messages(recipe).items()
+    }
 
 
 def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:
