@@ -185,7 +185,8 @@ def list_messages(recipe: Recipe) -> Mapping[str, tuple[float, float]]:
     """Return what the server can request after an alarm: values without and with one, by name.
 
     >>> from thalweg.drift import PageHinkley, Shrink
-    >>> list_messages(Recipe("watched", alarm=PageHinkley(action=Shrink(keep=0.5))))
+    >>> from thalweg.recipes import fedavg
+    >>> list_messages(replace(fedavg(), alarm=PageHinkley(action=Shrink(keep=0.5))))
     {'shrink': (1.0, 0.5)}
     """
     effect, messages = recipe.effect, {}
