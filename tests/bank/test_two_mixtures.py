@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from contracts.rosters import roster_for
+from contracts.survey_contexts import FakeModelProbe, FakeSurveyContext
 from thalweg.bank import SplitContext, TwoMixtures
 from thalweg.bank.prototype_set import (
     CLASSES,
@@ -314,6 +315,23 @@ def test_the_server_rejects_impossible_uploads():
     assert bank.validate_claim(above) == "least_model_losses is above model_losses."
 
 
+class TwoLosses(FakeSurveyContext):
+    """Ten samples: the losses of five are 0, those of the others 2."""
+
+    def probe_model(self, model: int = 0) -> FakeModelProbe:
+        probe = super().probe_model(model)
+        probe.losses = lambda rows: np.where(rows < 5, 0.0, 2.0)
+        return probe
+
+
+@pytest.mark.parametrize(("level", "least"), [(1.0, 1.0), (0.25, 0.766), (0.01, 0.06)])
+def test_clients_report_lower_limits_of_their_losses(level, least):
+    """The mean is 1, its standard error 1 / 3, and t with 9 degrees of freedom 0.703 and 2.821."""
+    _, response = TwoMixtures(loss_significance=level).answer_survey(TwoLosses())
+    assert response[LOSSES].tolist() == [1.0]
+    assert response[LEAST_LOSSES].round(3).tolist() == [least]
+
+
 def test_clients_that_never_took_part_predict_with_the_mean_mixture():
     bank = TwoMixtures()
     plan = bank.assign(bank.init(3, 2), roster_for(0, [0, 1], num_clients=3), {}, num_models=1)
@@ -324,7 +342,14 @@ def test_clients_that_never_took_part_predict_with_the_mean_mixture():
 
 
 @pytest.mark.parametrize(
-    "field, value", [("certainty", 0.2), ("relevant_share", 0), ("every", 0), ("significance", 0)]
+    "field, value",
+    [
+        ("certainty", 0.2),
+        ("relevant_share", 0),
+        ("every", 0),
+        ("significance", 0),
+        ("loss_significance", 1.1),
+    ],
 )
 def test_fields_have_ranges(field, value):
     with pytest.raises(ConfigError, match=field):

@@ -85,7 +85,8 @@ class TwoMixtures:
       prototypes differ by more than chance: at the level `significance` of a test with their
       standard errors. The errors of a client count as 0 if every model predicts its new samples
       worse than equal probabilities do, and much worse than another client's. The lower confidence
-      limits of its mean losses count here, so that a few samples with large losses are no evidence.
+      limits of its mean losses count here (level `loss_significance`), so that a few samples with
+      large losses are no evidence.
     - Clusters are matched with models by linear sum assignment; the cost is the mean loss of the
       model on the cluster. A new model costs :math:`\ln C` + `sufficient_loss`, more than a model
       that predicts all C classes equally. It starts as a copy of the best model. If one cluster
@@ -151,6 +152,8 @@ class TwoMixtures:
     """Outputs of which prototypes are means."""
     significance: float = 0.001
     """Level of the test that prototypes differ by more than chance."""
+    loss_significance: float = 0.01
+    """Level of the lower confidence limits of losses; 1: the means themselves."""
 
     bounded_values: ClassVar[tuple[str, ...]] = (LOSSES, LEAST_LOSSES)
     needs_class_labels: ClassVar[bool] = True
@@ -173,6 +176,7 @@ class TwoMixtures:
             patience="[1, inf)",
             max_clusters="[1, MODELS]",
             significance="(0, 1]",
+            loss_significance="(0, 1]",
         )
 
     @property
@@ -222,7 +226,7 @@ class TwoMixtures:
         losses = np.stack(
             [view.probe_model(model).losses(rows) for model in range(view.num_models)]
         ).astype(np.float64)
-        least = compute_lower_limits(losses, self.significance)
+        least = compute_lower_limits(losses, self.loss_significance)
         return None, {**response, LOSSES: losses.mean(axis=1), LEAST_LOSSES: least}
 
     def validate_claim(self, claim: Claim) -> str | None:
