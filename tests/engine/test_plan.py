@@ -228,3 +228,8 @@ def test_an_alarm_without_predictions_of_arriving_samples_is_rejected(
     overrides = ["prequential=0", f"alarm={alarm}"]
     with pytest.raises(ConfigError, match=r"makes none \(prequential=0\).*" + remedy):
         make_plan("fedavg", "digits-full", overrides=overrides)
+
+
+def test_settings_behind_commas_are_rejected_with_the_options_to_use() -> None:
+    with pytest.raises(ConfigError, match=r"Use fedavg --set local.lr=0.2, or overrides="):
+        make_plan("fedavg,local.lr=0.2", "digits-full")

@@ -295,7 +295,7 @@ def find_method(given: Recipe | Baseline | str) -> Recipe | Baseline:
         return given
     if given in BASELINES:
         return BASELINES[given]()
-    if "+" not in given and given not in RECIPES:
+    if not {"+", ","} & set(given) and given not in RECIPES:
         raise UnknownName("recipe", given, [*RECIPES, *BASELINES], see="thalweg list")
     return get_recipe(given)
 

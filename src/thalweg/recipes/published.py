@@ -78,6 +78,13 @@ def get_recipe(name: str) -> Recipe:
     >>> tuple(type(part).__name__ for part in parts)
     ('Dds', 'Proximal', 'ShiftAware')
     """
+    alone, *settings = (part.strip() for part in name.split(","))
+    if settings:
+        options = " ".join(f"--set {setting}" for setting in settings)
+        raise ConfigError(
+            f"expected the name of one recipe, got {name!r}. Only lists of recipes have settings "
+            f"behind commas. Use {alone} {options}, or overrides={settings} in Python."
+        )
     names = name.split("+")
     for each in names:
         if each not in RECIPES:
