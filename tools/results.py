@@ -162,10 +162,16 @@ def make_table(words: list[str], cells: Cells) -> str:
     command += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
     lines = ["```sh", command, "```", ""]
     if stored:
+        columns = {column for _, column in stored}
         run = select_part(
             study,
-            [row for row in study.rows if any(row.label == key[0] for key in stored)],
-            [column for column in study.columns if any(column.label == key[1] for key in stored)],
+            [
+                row
+                for row in study.rows
+                if any(row.label == each for each, _ in stored)
+                or not any((row.label, column) in keys for column in columns)  # with the reasons
+            ],
+            [column for column in study.columns if column.label in columns],
         )
         lines += [
             *_make_grid(run, study, stored),

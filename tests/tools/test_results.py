@@ -171,6 +171,18 @@ def test_left_out_cells_have_the_letter_of_their_reason(
     assert "Empty cells: a: it has no memory." in after
 
 
+def test_row_without_any_cell_is_shown_with_the_reason(
+    made_up: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = {("theirs", label): "it needs labels" for label in ("toy 10 %", "toy 50 %")}
+    monkeypatch.setitem(STUDIES, "made-up", replace(STUDY, left_out=left_out))
+    cells = {"made-up": [cell for cell in CELLS["made-up"] if cell.row != "theirs"]}
+    page = fill_page("<!-- table made-up --><!-- end table -->", cells)
+    assert "| theirs | – a |" in page
+    assert "Empty cells: a: it needs labels." in page
+    assert "Not run: columns `toy 50 %`." in page
+
+
 def test_comparison_of_auto_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     def cell(row: str, mean: float) -> MeasuredCell:
         values, seeds = (mean, mean + 1, mean + 2), (10, 11, 12)
