@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thalweg.core.remedies import Caller, format_setting, messages_for
+from thalweg.core.remedies import Caller, format_setting, get_caller, messages_for
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,9 @@ def test_commands_remain_commands_inside_a_function_of_python() -> None:
     with messages_for("command line"), messages_for("dataset"):
         assert format_setting("data.client", "who") == "--set data.client=who"
     assert format_setting("data.client", "who") == "data={'client': 'who'}"
+
+
+def test_a_caller_can_be_passed_to_another_process() -> None:
+    assert get_caller() == "run"
+    with messages_for("command line"):
+        assert get_caller() == "command line"

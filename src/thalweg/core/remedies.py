@@ -29,6 +29,11 @@ def messages_for(caller: Caller) -> Iterator[None]:
         _caller.reset(token)
 
 
+def get_caller() -> Caller:
+    """Return the caller for whom messages are written, for processes that run parts of its work."""
+    return _caller.get()
+
+
 def is_command_line() -> bool:
     """Return whether messages are for the command line."""
     return _caller.get() == "command line"
