@@ -19,6 +19,7 @@ from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.devices import check_device_name
 from thalweg.engine.plan import (
     AnyPlan,
+    Plan,
     apply_settings,
     check_used_by,
     find_method,
@@ -28,11 +29,12 @@ from thalweg.engine.plan import (
     make_any_plan,
 )
 from thalweg.engine.ray.cluster import RayCluster, choose_cluster
-from thalweg.engine.result import rows_to_html, table_to_pandas
+from thalweg.engine.result import read_client_names, rows_to_html, table_to_pandas
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.trackers import TRACKERS, make_trackers
 from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
+from thalweg.recipes.monitoring import describe_alarm
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import PairedDifference, Summary, rank, summarise
 from thalweg.scenarios import Scenario, ScenarioLike
@@ -336,6 +338,8 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
         no_effect=summary.get("no_effect", {}),
         repeats_rows=job.plan.scenario.repeats_rows,
         simple_scores=summary.get("simple_scores", {}),
+        client_names=read_client_names(job.folder) if status == "done" else (),
+        alarm_meaning=describe_alarm(job.plan.recipe) if isinstance(job.plan, Plan) else "",
         is_deterministic=is_deterministic(job.plan),
         own_metrics=job.plan.scenario.own_metrics,
     )
