@@ -319,6 +319,17 @@ def test_paragraphs_of_help_have_no_line_that_is_wrapped_again(command):
     assert [line for line in lines if len(line) > 78] == []
 
 
+def test_explain_says_which_folders_it_expects(thalweg, tmp_path):
+    assert "nothing: expected the folder of a run" in thalweg("explain", "nothing").stderr
+    assert "there is no such folder" in thalweg("explain", "nothing").stderr
+    for seed in (0, 1):
+        (tmp_path / "compared" / "auto" / f"seed-{seed}").mkdir(parents=True)
+        (tmp_path / "compared" / "auto" / f"seed-{seed}" / "plan.toml").touch()
+    done = thalweg("explain", "compared")
+    assert done.returncode == 2
+    assert "it contains 2 runs of a comparison. Name one: compared/auto/seed-0" in done.stderr
+
+
 def test_explain_names_the_clients_of_a_table(thalweg, tmp_path):
     """The labels of the clients north and west change after two thirds of the rows."""
     lines = ["x,site,y,when"]

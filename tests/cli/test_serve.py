@@ -234,6 +234,7 @@ def test_served_plan_has_the_default_clipping(
     output = run_command(*WORDS, *sets, "--port", str(free_port()), "--out", str(folder))
     stored = plan_from_toml((folder / "plan.toml").read_text(), "plan.toml")
     assert [plan.recipe.robust for plan in (*served, stored)] == [robust, robust]
+    assert "--out" not in (folder / "command.txt").read_text(), "a repeated run has its own folder"
     assert "robust=none" in output, "the remedy, or the warning"
 
 

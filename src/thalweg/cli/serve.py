@@ -148,8 +148,8 @@ def serve_command(
         f"--min-clients is {options.get('min_clients')}, but the run has {most} clients "
         "(--clients).",
     )
-    words = shlex.join([*arguments.to_args(), "--out", str(out)])
-    _prepare_folder(plan, out, resume, f"{command} {words}", options)
+    words = shlex.join(arguments.to_args())
+    _prepare_folder(plan, out, resume, f"{command} {words}".rstrip(), options)
     if warning is not None:
         typer.echo(warning, err=True)
     if not as_json:
