@@ -18,6 +18,8 @@ from thalweg.core.remedies import Caller, format_setting, get_caller, messages_f
         ("command line", "data.time", "my time", "--set 'data.time=my time'"),
         ("command line", "data.standardise", False, "--set data.standardise=false"),
         ("command line", "augment", None, "--set augment=none"),
+        ("device", "data.label", ..., "--data '...?label=...'"),
+        ("device", "data.drop", ["a", "b"], "--data '...?drop=a,b'"),
         ("command line", "data_dir", ..., "--data-dir"),
         ("command line", "client", "NAME", "--client NAME"),
     ],

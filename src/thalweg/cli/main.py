@@ -632,7 +632,8 @@ def join(
             metavar="SOURCE",
             help=(
                 "[cyan]replay[/cyan]: the samples of the scenario, as in a simulation, of a "
-                "built-in data set; [cyan]replay:NAME[/cyan]: of your file or data set. For a "
+                "built-in data set; [cyan]replay:NAME[/cyan]: of your file or data set, such as "
+                "[cyan]replay:a.csv?label=b[/cyan]. For a "
                 "--live server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet "
                 "file, a folder of images, [cyan]river:Elec2[/cyan], "
                 "[cyan]package.module:function[/cyan]."
