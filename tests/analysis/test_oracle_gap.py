@@ -116,8 +116,8 @@ def test_gap_of_a_learning_forecast_decreases(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (["memory=uniform-ratio"], "UniformRatio with ShiftAware"),
-        (["weights=equal"], "Dds with Equal"),
+        (["memory=uniform-ratio"], "memory=uniform-ratio with weights=shift-aware. Run"),
+        (["weights=equal"], "memory=dds with weights=equal. Run"),
         (["memory.exact=true"], "memory.exact"),
         (["weights.exact=true", "weights.noise=0.1"], "weights.exact"),
         (["forecast=growing"], "Growing learns its own states"),

@@ -51,7 +51,7 @@ def test_stream_numbers_replay_a_run_folder_without_changing_it(tmp_path):
 
 
 def test_unsupported_weights_are_rejected():
-    with pytest.raises(ConfigError, match="weights=by-weight"):
+    with pytest.raises(ConfigError, match=r"\(weights=by-weight\); this run has weights=equal"):
         compute_numbers("stream-ours", "weights=equal")
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from thalweg.cli.catalogue import PARTS, first_sentence, show_command
+from thalweg.cli.catalogue import PARTS, first_sentence, list_command, show_command
 from thalweg.core.errors import ConfigError
 
 
@@ -42,6 +42,11 @@ def test_field_of_a_stage_is_shown_with_its_components_type_default_and_descript
     assert "dds" in text
     assert "  budget: float = " in text
     assert "thalweg show memory=" in text
+
+
+def test_list_shows_texts_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    list_command(as_json=False)
+    assert "`thalweg[river]`" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -1,11 +1,12 @@
 """`thalweg join`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from thalweg.cli.join import ClientProgress, parse_address
+from thalweg.cli.join import DELIVERY_S, ClientProgress, _run_client, parse_address
 from thalweg.cli.main import app
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.network.edge.__main__ import _parser
@@ -148,3 +149,34 @@ def test_second_client_in_a_state_folder_is_rejected(tmp_path: Path) -> None:
         pytest.raises(RunError, match="every client needs its own folder"),
     ):
         run_command("join", "127.0.0.1:9", "--data", "replay", "--state", str(tmp_path))
+
+
+class RejectedProcesses:
+    """Processes of a client that is ready at once, and rejected after it has connected."""
+
+    rejection_reason: str | None = None
+
+    def start_daemon(self) -> None:
+        self._events = [{"event": "ready"}]
+
+    def start_node(self) -> None:
+        self.rejection_reason = "the data differ"
+
+    def events(self) -> list[dict[str, str]]:
+        events, self._events = self._events, []
+        return events
+
+    def supervise(self, with_node: bool) -> list[str]:
+        return []
+
+
+def test_server_has_time_to_read_the_response_of_a_rejected_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("thalweg.cli.join.time.sleep", pauses.append)
+    monkeypatch.setattr("thalweg.cli.join.check_server", lambda *others: True)
+    processes: Any = RejectedProcesses()
+    _run_client(processes, "127.0.0.1", 8470, None, tmp_path, lambda event, line: None)
+    assert pauses[-1] == DELIVERY_S
+    assert DELIVERY_S not in pauses[:-1]

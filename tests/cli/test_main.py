@@ -1,5 +1,6 @@
 """The commands of the CLI, run as users do."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -305,7 +306,28 @@ def test_help_fits_80_columns_and_has_an_example(thalweg, command):
     done = thalweg(*([command] if command else []), "--help")
     assert done.returncode == 0, done.stderr
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert "…" not in done.stdout, "a text is cut"
     assert command in (None, "list") or f"thalweg {command} " in done.stdout.split("Options")[0]
+
+
+@pytest.mark.parametrize("command", app.registered_commands)
+def test_paragraphs_of_help_have_no_line_that_is_wrapped_again(command):
+    """Typer keeps the line breaks of all paragraphs but the first one."""
+    text = inspect.cleandoc(command.callback.__doc__).replace("[bold]", "").replace("[/bold]", "")
+    paragraphs = [paragraph.splitlines() for paragraph in text.split("\n\n")[1:]]
+    lines = [line for paragraph in paragraphs if len(paragraph) > 1 for line in paragraph]
+    assert [line for line in lines if len(line) > 78] == []
+
+
+def test_explain_says_which_folders_it_expects(thalweg, tmp_path):
+    assert "nothing: expected the folder of a run" in thalweg("explain", "nothing").stderr
+    assert "there is no such folder" in thalweg("explain", "nothing").stderr
+    for seed in (0, 1):
+        (tmp_path / "compared" / "auto" / f"seed-{seed}").mkdir(parents=True)
+        (tmp_path / "compared" / "auto" / f"seed-{seed}" / "plan.toml").touch()
+    done = thalweg("explain", "compared")
+    assert done.returncode == 2
+    assert "it contains 2 runs of a comparison. Name one: compared/auto/seed-0" in done.stderr
 
 
 def test_explain_names_the_clients_of_a_table(thalweg, tmp_path):

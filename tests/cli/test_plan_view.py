@@ -48,7 +48,7 @@ def test_faults_and_staleness_are_shown_only_if_they_are_not_the_default() -> No
     assert "<- was none" in faults
     (staleness,) = [line for line in text.splitlines() if "staleness" in line]
     assert "polynomial" in staleness
-    assert "<- was RejectLate" in staleness
+    assert "<- was reject" in staleness
 
 
 def test_plan_says_that_secure_aggregation_has_not_been_reviewed() -> None:
@@ -64,7 +64,7 @@ def test_session_start_is_shown_only_if_it_is_not_the_default() -> None:
         for line in render_plan("session_start=warm-start", "session_trigger=presence").splitlines()
         if "session_start" in line
     )
-    assert line.rstrip().endswith("session_start    warm-start   <- was Previous")
+    assert line.rstrip().endswith("session_start    warm-start   <- was previous")
 
 
 def test_each_component_that_is_not_the_default_is_shown() -> None:

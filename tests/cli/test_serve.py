@@ -13,8 +13,15 @@ from typer.testing import CliRunner
 
 from thalweg.aggregation import Median, NormClip
 from thalweg.cli.main import app
-from thalweg.cli.serve import ServeArguments, _EventPrinter, _merge_previous, format_event
+from thalweg.cli.serve import (
+    ServeArguments,
+    _EventPrinter,
+    _merge_previous,
+    describe_data_options,
+    format_event,
+)
 from thalweg.core.errors import ConfigError, RunError
+from thalweg.data import Table
 from thalweg.engine.builders import add_default_clipping, add_default_size_limit
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml
 from thalweg.network.flower.certs import make_certs
@@ -234,6 +241,7 @@ def test_served_plan_has_the_default_clipping(
     output = run_command(*WORDS, *sets, "--port", str(free_port()), "--out", str(folder))
     stored = plan_from_toml((folder / "plan.toml").read_text(), "plan.toml")
     assert [plan.recipe.robust for plan in (*served, stored)] == [robust, robust]
+    assert "--out" not in (folder / "command.txt").read_text(), "a repeated run has its own folder"
     assert "robust=none" in output, "the remedy, or the warning"
 
 
@@ -250,3 +258,14 @@ def test_wait_for_rejected_clients_is_printed_each_minute(monkeypatch: pytest.Mo
             now += 15.0
         counts.append(len(console.file.getvalue().splitlines()))  # type: ignore[attr-defined]
     assert counts == [1, 1 + 7]
+
+
+def test_listening_server_names_the_columns_of_its_table() -> None:
+    where = {"event": "listening", "host": "127.0.0.1", "port": 8470, "has_file": True}
+    options = describe_data_options(
+        Table("a.csv", label="kind", client="my site", test_fraction=0.5)
+    )
+    assert "--data 'replay:FILE?test_fraction=0.5&label=kind&client=my%20site' --state" in (
+        format_event({**where, "data_options": options})
+    )
+    assert "--data replay:FILE --state" in format_event({**where, "data_options": ""})

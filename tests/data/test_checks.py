@@ -128,3 +128,12 @@ def test_class_with_one_row_is_reported() -> None:
     columns["sick"][5] = "yess"
     (text,) = find_problems(Dataset.from_frame(columns, label="sick"))
     assert text.startswith("1 of 3 classes have one row ('yess')")
+
+
+@pytest.mark.parametrize("size, is_large", [(20.0, False), (21.0, True)])
+def test_large_numbers_to_predict_are_reported(size: float, is_large: bool) -> None:
+    x = np.random.default_rng(10).normal(size=N)
+    columns = {"x": x, "y": size * np.tile([-1.0, 1.0], N // 2)}
+    data = Dataset.from_frame(columns, label="y", task="regression")
+    found = " ".join(find_problems(data))
+    assert ("large (root mean square 21) and are not scaled" in found) == is_large

@@ -109,5 +109,6 @@ def test_label_of_fractions_that_are_texts_is_a_regression() -> None:
 def test_many_texts_most_of_which_are_numbers_are_rejected_with_the_others() -> None:
     texts = [str(i) for i in range(60)] + ["?"]
     columns = {"size": texts, "sick": [0, 1] * 30 + [0]}
-    with pytest.raises(DataError, match=r"61 different texts, most of which are numbers, but not"):
+    expected = r"61 different texts, most of which are numbers, but not '\?' \(row 61\); expected"
+    with pytest.raises(DataError, match=expected):
         Dataset.from_frame(columns, label="sick")

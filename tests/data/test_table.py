@@ -257,6 +257,20 @@ def test_malformed_csv_file_is_named(tmp_path: Path, text: str) -> None:
         load_csv(tmp_path, text)
 
 
+@pytest.mark.parametrize("row, found", [("2", 1), ("2,y,3", 3)])
+def test_row_with_another_number_of_values_is_named(tmp_path: Path, row: str, found: int) -> None:
+    expected = f"people.csv: row 2 has {found} values?, expected 2 as in the first line"
+    with pytest.raises(DataError, match=expected):
+        load_csv(tmp_path, f"a,label\n1,x\n{row}\n3,x\n")
+
+
+@pytest.mark.parametrize("more, also", [("", ""), ("4,\n", r" \(and in 1 other row\)")])
+def test_missing_labels_are_counted_and_named(tmp_path: Path, more: str, also: str) -> None:
+    expected = f"row 2, column 'label' is missing{also}; expected .*but not for labels"
+    with pytest.raises(DataError, match=expected):
+        load_csv(tmp_path, f"a,label\n1,x\n2,\n3,y\n{more}")
+
+
 def test_csv_header_in_another_encoding_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes("größe,label\n1,a\n2,b\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"people\.csv is not a readable csv file"):

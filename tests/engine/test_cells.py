@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from thalweg.core.errors import ConfigError, RunError
+from thalweg.core.remedies import messages_for
 from thalweg.engine.cells import CellJob, is_done, run_cells
 from thalweg.engine.plan import make_plan, plan_to_toml
 
@@ -27,7 +28,8 @@ def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cells")
     bad = job(folder / "bad", overrides=["local.lr=1e18"], rounds=20)
     good = [job(folder / str(seed), seed=seed) for seed in range(2)]
-    failures = run_cells([bad, *good], workers=2)
+    with messages_for("command line"):
+        failures = run_cells([bad, *good], workers=2)
     return bad, good, failures
 
 
@@ -35,6 +37,9 @@ def test_a_cell_that_fails_is_reported_and_the_others_are_run(two_processes):
     bad, good, failures = two_processes
     assert list(failures) == [bad.folder]
     assert "not a finite number" in failures[bad.folder]
+    assert "(--set local.lr=...)" in failures[bad.folder], (
+        "as the caller of the processes writes it"
+    )
     assert all(is_done(each) for each in good)
     assert not is_done(bad)
 
@@ -108,6 +113,7 @@ def test_a_worker_ends_without_output_if_its_parent_is_gone_and_its_cell_can_be_
         "data_dir": None,
         "track": [],
         "device": "auto",
+        "caller": "run",
     }
     worker = subprocess.Popen(
         [sys.executable, "-m", "thalweg.engine.cell_worker"],

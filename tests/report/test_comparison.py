@@ -79,6 +79,22 @@ def test_compare_runs_with_its_settings() -> None:
     assert max(row["cohort"] for row in rows) <= 4
 
 
+def test_runs_have_the_names_of_their_clients_and_the_meaning_of_an_alarm(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    lines = [f"{row * 7 % 40},{'ab'[row % 2]},{('north', 'south')[row % 2]}" for row in range(40)]
+    file.write_text("\n".join(["x,kind,site", *lines]) + "\n")
+    (cell,) = thalweg.compare(
+        ["fedavg,alarm=ddm"],
+        file,
+        seeds=1,
+        rounds=1,
+        workers=1,
+        data={"label": "kind", "client": "site"},
+    ).cells
+    assert cell.client_names == ("north", "south")
+    assert cell.alarm_meaning == "the error on arriving samples has changed (ddm)"
+
+
 def test_unknown_setting_is_rejected_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'capcity'.*'capacity'"):
         thalweg.compare(["fedavg"], "digits-partial", capcity=16)

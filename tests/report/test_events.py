@@ -116,6 +116,14 @@ def test_alarms_are_only_counted_if_the_true_drifts_are_unknown(cell):
     }
 
 
+def test_the_alarm_table_explains_only_its_columns(cell):
+    caption = alarm_table([cell("ddm", 0, alarms={"raised": 2})]).caption
+    assert caption == "alarms: raised in a run, over all clients. The true drifts are unknown."
+    without_drifts = alarm_table([cell("ddm", 0, alarms=alarm_counts(2, 0, 0, None))])
+    assert "unknown" not in without_drifts.caption
+    assert "false: alarms that detect no new drift." in without_drifts.caption
+
+
 def test_unfinished_runs_are_not_in_the_alarm_table(cell):
     half = {"status": "interrupted", "rows": [{"round": 1}]}
     cells = [

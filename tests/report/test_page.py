@@ -81,8 +81,24 @@ def test_page_lists_unfinished_runs_with_their_reasons(unfinished_cells):
     assert "Not drawn: fedogd (no finished run)." in outline.text
 
 
+def test_seeds_that_failed_for_the_same_reason_share_an_item(cell):
+    failed = {"status": "failed", "reason": "the loss is nan", "rows": cell().rows[:2]}
+    cells = [cell(seed=seed, **failed) for seed in range(2)]
+    text = Outline(page("t", [*cells, cell(seed=2, **{**failed, "reason": "disk full"})])).text
+    assert "seeds 0, 1: failed , after 2 rounds: the loss is nan" in text
+    assert "seed 2: failed , after 2 rounds: disk full" in text
+
+
+def test_decisions_name_clients_and_the_meaning_of_an_alarm(cell):
+    decision = {"what": "restart-average", "reason": "1 of 2 clients raised an alarm"}
+    rows = [*cell().rows, {"round": 5, "accuracy": 0.5, "alarms": [1], "decisions": [decision]}]
+    named = cell(rows=rows, client_names=["north", "south"], alarm_meaning="the error changed")
+    assert "Round 5: Alarm at client south: the error changed." in Outline(page("t", [named])).text
+
+
 def test_page_without_finished_runs_can_be_written(unfinished_cells):
     outline = Outline(page("t", unfinished_cells[1:]))
+    assert ("h2", "Paired differences") not in outline.headings
     assert "no run has finished yet" in outline.text
     assert "There is no finished run to draw." in outline.text
 

@@ -41,6 +41,14 @@ def test_each_mark_names_client_round_and_kind(cell):
     assert '<circle cx="784.0"' in svg, "the last round is at the right edge"
 
 
+def test_clients_have_the_names_of_their_table(cell):
+    names = ["north", "south", "west", "<east>", "a-rather-long-name"]
+    (found,) = find_timelines([cell(rows=ROWS, client_names=names)])
+    svg = timeline_svg(found)
+    assert re.findall(r'text-anchor="end">(.*?)</text>', svg) == ["north", "west", "a-rather-…"]
+    assert "<title>a-rather-long-name, round 3: alarm</title>" in svg
+
+
 def test_at_most_thirty_clients_are_drawn(cell):
     rows = [{"round": 1, "accuracy": 0.5, "alarms": list(range(40))}]
     page = timeline_section([cell(rows=rows)])

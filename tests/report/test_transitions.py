@@ -32,6 +32,16 @@ def table(cells):
     return rows_by_recipe(transition_columns(cells))
 
 
+def test_caption_mentions_sessions_that_were_not_evaluated(cell):
+    note = "Sessions without a column were not evaluated"
+    rows = sessions(0.9, 0.2, 0.6, 0.5)
+    assert note not in transition_table([cell(rows=rows)]).caption
+    del rows[2]["session_accuracy"]
+    table_with_gap = transition_table([cell(rows=rows)])
+    assert [column.heading for column in table_with_gap.columns[1:3]] == ["session 1", "session 3"]
+    assert note in table_with_gap.caption
+
+
 def test_sessions_after_the_first_have_a_mean_over_seeds(cell):
     found = table(
         [

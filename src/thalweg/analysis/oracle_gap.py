@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from thalweg import theory
-from thalweg.aggregation import ShiftAware
+from thalweg.aggregation import WEIGHTS, ShiftAware
+from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Outlook
 from thalweg.data import Dataset
@@ -20,7 +21,7 @@ from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.task import make_net
 from thalweg.forecast import Forecast, RecognisesStates
-from thalweg.memory import Dds
+from thalweg.memory import POLICIES, Dds
 from thalweg.recipes import Recipe
 
 
@@ -85,8 +86,8 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
     if not isinstance(memory, Dds) or not isinstance(weights, ShiftAware):
         raise ConfigError(
             "the oracle gap is defined for memory=dds with weights=shift-aware; this run has "
-            f"{type(memory).__name__} with {type(weights).__name__}. Run sfedpo without replacing "
-            "these two."
+            f"memory={kind_of(memory, POLICIES)} with weights={kind_of(weights, WEIGHTS)}. Run "
+            "sfedpo without replacing these two."
         )
     if memory.exact or weights.exact:
         part = "memory" if memory.exact else "weights"

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from thalweg import theory
-from thalweg.aggregation import ByWeight
+from thalweg.aggregation import WEIGHTS, ByWeight
+from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, Updates
 from thalweg.engine.builders import apply_views, make_federation, make_initial_model
@@ -68,7 +69,8 @@ def stream_numbers(
     if not isinstance(plan.recipe.weights, ByWeight):
         raise ConfigError(
             "the data-streams theory needs clients that are weighted by their samples "
-            f"(weights=by-weight); this run has {type(plan.recipe.weights).__name__}."
+            f"(weights=by-weight); this run has weights={kind_of(plan.recipe.weights, WEIGHTS)}. "
+            "Run stream-ours without replacing them."
         )
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     folder = None if data_dir is None else Path(data_dir)

@@ -122,7 +122,7 @@ def _list_choices(table: Mapping[str, Any]) -> Table:
     rows.add_column(style="cyan", no_wrap=True)
     rows.add_column()
     for name, thing in table.items():
-        rows.add_row(name, convert_inline(first_sentence(thing)))
+        rows.add_row(name, Text(convert_inline(first_sentence(thing))))
     return rows
 
 

@@ -20,11 +20,7 @@ from thalweg.report.explain import explain_rows
 
 def explain_command(run_folder: Path, *, as_json: bool) -> None:
     """Print what a run monitored, and its events and decisions with their reasons."""
-    require(
-        (run_folder / PLAN).is_file(),
-        f"{run_folder}: expected the folder of a run, which contains {PLAN} and metrics.jsonl. "
-        "Those of a comparison are in its folder, such as auto/seed-0.",
-    )
+    require((run_folder / PLAN).is_file(), _describe_other_folder(run_folder))
     print_code_files(run_folder)
     plan = read_any_plan(run_folder)
     rows = RunFolder(run_folder).metrics()
@@ -62,6 +58,15 @@ def explain_command(run_folder: Path, *, as_json: bool) -> None:
     console = Console()
     text = "\n".join(_wrap(line, console.width) for line in lines)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _describe_other_folder(folder: Path) -> str:
+    """Return a message about a folder that does not contain a run."""
+    expected = f"{folder}: expected the folder of a run, which contains {PLAN} and metrics.jsonl"
+    if runs := sorted(folder.glob(f"*/seed-*/{PLAN}")):
+        number = f"{len(runs)} run{'s' * (len(runs) > 1)}"
+        return f"{expected}; it contains {number} of a comparison. Name one: {runs[0].parent}"
+    return f"{expected}; {'found neither' if folder.is_dir() else 'there is no such folder'}."
 
 
 def _wrap(line: str, width: int) -> str:

@@ -32,6 +32,9 @@ from thalweg.network.flower.trust import NodeTrust, check_safe, check_server, lo
 PORT = 8470
 POLL_S = 0.2
 CONNECT_POLL_S = 2.0  # seconds between two connection attempts
+# After a rejection, until the SuperNode stops: the server reads the last response meanwhile. One
+# that was sent in part would block the server until Flower discards it after three minutes.
+DELIVERY_S = 3.0
 COUNTERS = (
     "received",
     "kept",
@@ -223,6 +226,8 @@ def _run_client(
             show({"event": "trouble", "reason": trouble}, "")
         show(None, progress.line(counters))
         time.sleep(POLL_S)
+    if is_connected:
+        time.sleep(DELIVERY_S)
 
 
 def _counters(status: Path) -> dict[str, Any]:

@@ -575,18 +575,17 @@ def serve(
 ) -> None:
     """Serve a recipe to real clients, over Flower.
 
-    On one machine, in one terminal; and one line for each client in other
-    terminals:
+    On one machine, in one terminal; and one line for each client in other terminals:
 
-    thalweg serve fedavg --on digits-partial --clients 3 --min-clients 2 --rounds 20
+    thalweg serve fedavg --on digits-partial --clients 3 --rounds 20
 
     thalweg join 127.0.0.1 --data replay --state client0
 
     Rounds, metrics, checkpoints and the run folder are the same as those of
-    [bold]thalweg run[/bold]. With the same seed and the same arrivals, the
-    model is the same too. Clients may join late, leave or fail; a round ends
-    without clients that are much slower than the others (--share), and at the
-    deadline. After an interruption, the same command with --resume continues the run, and clients
+    [bold]thalweg run[/bold]. With the same seed and the same arrivals, the model is the same
+    too. Clients may join late, leave or fail; a round ends without clients that
+    are much slower than the others (--share), and at the deadline. After an
+    interruption, the same command with --resume continues the run, and clients
     reconnect. To listen on other addresses than this machine's, make keys
     first: [bold]thalweg certs --help[/bold].
     """
@@ -633,7 +632,8 @@ def join(
             metavar="SOURCE",
             help=(
                 "[cyan]replay[/cyan]: the samples of the scenario, as in a simulation, of a "
-                "built-in data set; [cyan]replay:NAME[/cyan]: of your file or data set. For a "
+                "built-in data set; [cyan]replay:NAME[/cyan]: of your file or data set, such as "
+                "[cyan]replay:a.csv?label=b[/cyan]. For a "
                 "--live server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet "
                 "file, a folder of images, [cyan]river:Elec2[/cyan], "
                 "[cyan]package.module:function[/cyan]."
@@ -713,8 +713,8 @@ def join(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Recipes that the server may run, with at least their privacy, such as "
-            "'fedavg,dpcs?selection.privacy.epsilon=1'. Default: all.",
+            help="Recipes that the server may run, with at least their privacy, such as 'fedavg' "
+            "or 'fedavg?privacy=gaussian'. Default: all.",
         ),
     ] = None,
     min_noise: Annotated[

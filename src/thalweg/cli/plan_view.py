@@ -138,7 +138,7 @@ def _parts(owner: Any, before: Any, world: World | None) -> list[Branch]:
         Branch(
             field.name,
             describe(part, field.metadata["table"]) + _note(field.name, part, owner, world),
-            _changes(part, getattr(before, field.name)),
+            _changes(part, getattr(before, field.name), table=field.metadata["table"]),
             is_default=part == getattr(before, field.name) == field.default,
         )
         for field in dataclasses.fields(owner)
@@ -193,11 +193,15 @@ def describe_local(local: LocalTraining) -> str:
 
 def describe(part: Any, table: dict[str, Any] | None = None) -> str:
     """The kind of a policy and its fields that differ from the default."""
+    kind = _get_kind(part, table)
+    changed = [] if part is None else _changed_fields(part)
+    return f"{kind}({', '.join(changed)})" if changed else kind
+
+
+def _get_kind(part: Any, table: dict[str, Any] | None) -> str:
     if part is None:
         return "none"
-    changed = _changed_fields(part)
-    kind = type(part).__name__.lower() if table is None else kind_of(part, table)
-    return f"{kind}({', '.join(changed)})" if changed else kind
+    return type(part).__name__.lower() if table is None else kind_of(part, table)
 
 
 def _changed_fields(part: Any, without: tuple[str, ...] = ()) -> list[str]:
@@ -216,10 +220,15 @@ def _short(value: Any, table: dict[str, Any] | None = None) -> str:
     return "(" + ", ".join(map(str, value)) + ")" if isinstance(value, tuple) else str(value)
 
 
-def _changes(part: Any, before: Any, names: tuple[str, ...] | None = None) -> str:
+def _changes(
+    part: Any,
+    before: Any,
+    names: tuple[str, ...] | None = None,
+    table: dict[str, Any] | None = None,
+) -> str:
     """The differences between a part and the part of the recipe or the scenario."""
     if type(part) is not type(before):
-        return f"was {'none' if before is None else type(before).__name__}"
+        return f"was {_get_kind(before, table)}"
     if part is None:
         return ""
     names = names or tuple(field.name for field in plan_fields(part))

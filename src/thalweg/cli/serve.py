@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -18,10 +19,11 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import print_json, show_progress
 from thalweg.cli.run import default_run_folder, load_data, plan_from_options, print_summary
 from thalweg.cli.signals import Stopped, stop_on_signal
-from thalweg.core.config import from_dict, with_overrides
+from thalweg.core.config import from_dict, get_default, plan_fields, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.core.metrics import make_final_row
 from thalweg.core.registry import has_local_path
+from thalweg.data.base import DataSource
 from thalweg.engine.builders import (
     add_default_clipping,
     add_default_size_limit,
@@ -148,8 +150,8 @@ def serve_command(
         f"--min-clients is {options.get('min_clients')}, but the run has {most} clients "
         "(--clients).",
     )
-    words = shlex.join([*arguments.to_args(), "--out", str(out)])
-    _prepare_folder(plan, out, resume, f"{command} {words}", options)
+    words = shlex.join(arguments.to_args())
+    _prepare_folder(plan, out, resume, f"{command} {words}".rstrip(), options)
     if warning is not None:
         typer.echo(warning, err=True)
     if not as_json:
@@ -217,6 +219,7 @@ def _run_server(
             is_live = isinstance(plan.scenario.world, Live)
             has_file = has_local_path(plan.scenario.data)
             event = {"event": "listening", **where, "live": is_live, "has_file": has_file}
+            event["data_options"] = describe_data_options(plan.scenario.data)
             printer.print_event(event)
             keys_at = time.monotonic()
             while not folder.is_finished(total):
@@ -294,6 +297,25 @@ class _EventPrinter:
             self._last, self._printed_at = line, now
 
 
+def describe_data_options(data: DataSource) -> str:
+    """Return the settings of a data set but its path, as options of `thalweg join --data`.
+
+    >>> from thalweg.data import Table
+    >>> describe_data_options(Table("sales.csv", label="price", drop=("a", "b")))
+    'label=price&drop=a,b'
+    """
+    changed = {
+        field.name: value
+        for field in plan_fields(data)
+        if field.name != "path" and (value := getattr(data, field.name)) != get_default(field)
+    }
+    texts = {
+        name: ",".join(map(str, value if isinstance(value, tuple) else [value]))
+        for name, value in changed.items()
+    }
+    return "&".join(f"{name}={quote(text, safe=',')}" for name, text in texts.items())
+
+
 def format_event(event: Mapping[str, Any]) -> str:
     """Format an event as one line.
 
@@ -303,7 +325,9 @@ def format_event(event: Mapping[str, Any]) -> str:
     kind, node = event.get("event"), event.get("node")
     if kind == "listening":
         where = f"{event['host']}:{event['port']}"
-        data = "replay:FILE" if event.get("has_file") else "replay"
+        options = event.get("data_options")
+        source = shlex.quote(f"replay:FILE?{options}" if options else "replay:FILE")
+        data = source if event.get("has_file") else "replay"
         data = "SOURCE" if event.get("live") else data
         keys = " --certs keys/nodes/0" if event.get("has_keys") else ""
         command = f"thalweg join {where} --data {data} --state DIR{keys}"

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
-# run: arguments of thalweg.run; dataset: arguments of Dataset.from_frame and similar functions
-Caller = Literal["run", "dataset", "command line"]
+# run: arguments of thalweg.run; dataset: arguments of Dataset.from_frame and similar functions;
+# device: options of the source in `thalweg join --data`, all other settings are the server's
+Caller = Literal["run", "dataset", "command line", "device"]
 # Settings that are options of their own on the command line; others are set with --set.
 OPTIONS = ("client", "data_dir", "model", "out", "resume", "rounds", "seed")
 
@@ -27,6 +28,11 @@ def messages_for(caller: Caller) -> Iterator[None]:
         yield
     finally:
         _caller.reset(token)
+
+
+def get_caller() -> Caller:
+    """Return the caller for whom messages are written, for processes that run parts of its work."""
+    return _caller.get()
 
 
 def is_command_line() -> bool:
@@ -49,6 +55,8 @@ def format_setting(path: str, value: Any = ...) -> str:
     if is_command_line():
         return _write_option(path, value)
     first, *others = path.split(".")
+    if first == "data" and others and _caller.get() == "device":
+        return f"--data '...?{'.'.join(others)}={_write_value(value)}'"
     if first == "data" and others and _caller.get() == "dataset":
         first, *others = others
     text = "..." if value is ... else repr(value)
@@ -63,8 +71,12 @@ def _write_option(path: str, value: Any) -> str:
         return option if value in (..., True) else f"{option} {shlex.quote(str(value))}"
     if value is ...:
         return f"--set {path}=..."
+    return f"--set {shlex.quote(f'{path}={_write_value(value)}')}"
+
+
+def _write_value(value: Any) -> str:
+    if value is ...:
+        return "..."
     if isinstance(value, list | tuple):
-        text = ",".join(map(str, value))
-    else:
-        text = str(value).lower() if value is None or isinstance(value, bool) else str(value)
-    return f"--set {shlex.quote(f'{path}={text}')}"
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

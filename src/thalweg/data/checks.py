@@ -26,6 +26,7 @@ MIN_ROWS = 50  # fewer rows do not allow a judgement
 MAX_ROWS = 20_000  # more rows are thinned out
 PURE = 0.98  # share of neighbours with the same label from which a column determines the label
 MIN_DISTINCT, MIN_SHARE = 20, 0.1  # different values of an identifier, and their share of the rows
+LARGE_TARGET = 20.0  # root mean square above which the default learning rate may be too large
 EVEN = 0.8  # share of the values of an identifier that occur equally often
 IDENTIFIER_NAME = re.compile(r"(^|_)(id|idx|index|key|uuid|row|no|nr|number)$", re.IGNORECASE)
 TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|month|year)(_|$)", re.IGNORECASE)
@@ -60,11 +61,26 @@ def find_problems(data: Dataset) -> list[str]:
     """
     leaks = _find_leaks(data) if data.kind == "features" and data.x.ndim == 2 else []
     return [
+        *_find_large_targets(data),
         *_find_rare_classes(data),
         *_find_small_clients(data),
         *_find_number_texts(data),
         *leaks,
         *_find_repeated_rows(data),
+    ]
+
+
+def _find_large_targets(data: Dataset) -> list[str]:
+    """Return a warning about numbers to predict that are so large that training may diverge."""
+    if data.task != "regression":
+        return []
+    size = float(np.sqrt(np.mean(np.square(data.y, dtype=np.float64))))
+    if size <= LARGE_TARGET:
+        return []
+    return [
+        f"the numbers to predict are large (root mean square {size:.3g}) and are not scaled, so "
+        "that training may diverge. Subtract their mean and divide by their standard deviation, or "
+        f"use a smaller learning rate ({format_setting('local.lr')})."
     ]
 
 

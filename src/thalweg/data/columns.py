@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -132,6 +133,7 @@ def check_texts(column: pa.ChunkedArray[Any], name: str, where: Path | str) -> N
 
 
 def _read_csv(file: Path) -> pa.Table:
+    import pyarrow as pa
     from pyarrow import csv
 
     check_memory(CSV_GROWTH * file.stat().st_size, str(file), FEWER_ROWS)
@@ -140,9 +142,39 @@ def _read_csv(file: Path) -> pa.Table:
     block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
     # Text may be missing as well; a class that is really called NA must be quoted.
     convert = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
-    return csv.read_csv(
-        file, read_options=csv.ReadOptions(block_size=block), convert_options=convert
-    )
+    try:
+        return csv.read_csv(
+            file, read_options=csv.ReadOptions(block_size=block), convert_options=convert
+        )
+    except pa.ArrowInvalid:
+        _check_row_lengths(file, block)
+        raise
+
+
+def _check_row_lengths(file: Path, block: int) -> None:
+    """Reject a CSV file whose rows have more or fewer values than its first line."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    broken: list[csv.InvalidRow] = []
+
+    def record_row(row: csv.InvalidRow) -> Literal["error"]:
+        broken.append(row)
+        return "error"
+
+    with suppress(pa.ArrowInvalid):  # without threads, rows have numbers; the header has number 1
+        csv.read_csv(
+            file,
+            read_options=csv.ReadOptions(block_size=block, use_threads=False),
+            parse_options=csv.ParseOptions(invalid_row_handler=record_row),
+        )
+    if broken and (number := broken[0].number) is not None:
+        found, expected = broken[0].actual_columns, broken[0].expected_columns
+        raise DataError(
+            f"{file}: row {number - 1} has {found} value{'s' * (found != 1)}, expected {expected} "
+            f"as in the first line. Correct or remove the row; a text with "
+            "a comma must be quoted. Nothing was loaded."
+        )
 
 
 def _count_csv_columns(file: Path) -> int:
@@ -237,12 +269,13 @@ def read_column(table: pa.Table, name: str, file: Path | str) -> pa.ChunkedArray
         check_texts(column, name, file)
         column = column.cast(column.type.value_type)
     if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy()))
+        row, others = int(np.argmax(column.is_null().to_numpy())), column.null_count - 1
+        also = f" (and in {others} other row{'s' * (others > 1)})" if others else ""
         raise DataError(
-            f"{file}: row {row + 1}, column {name!r} is missing; expected a value in every row. "
-            "Fill in a value or drop the row; for features, "
-            f"{format_setting('data.missing', 'fill')} or "
-            f"{format_setting('data.missing', 'drop')} does it."
+            f"{file}: row {row + 1}, column {name!r} is missing{also}; expected a value in every "
+            f"row. Fill in a value or drop the row. {format_setting('data.missing', 'fill')} or "
+            f"{format_setting('data.missing', 'drop')} does it for features, but not for labels, "
+            "clients and times."
         )
     return column
 

@@ -228,9 +228,16 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> In
     column = table.column(name)
     distinct = sorted(str(value) for value in pc.unique(column).to_pylist() if value is not None)
     if len(distinct) > MAX_CATEGORIES:
+        if others := _describe_other_texts(column, distinct):
+            raise DataError(
+                f"{where}: column {name!r} has {len(distinct)} different texts, most of which are "
+                f"numbers, but not {others}; expected numbers, or at most {MAX_CATEGORIES} "
+                "categories. Correct these values, or drop the column "
+                f"({format_setting('data.drop', [name])})."
+            )
         raise DataError(
-            f"{where}: column {name!r} has {len(distinct)} different texts"
-            f"{_describe_other_texts(distinct)}; expected at most {MAX_CATEGORIES} categories. "
+            f"{where}: column {name!r} has {len(distinct)} different texts; expected at most "
+            f"{MAX_CATEGORIES} categories. "
             f"Encode it as numbers first, or name it as the client column if it identifies clients "
             f"({format_setting('data.client', name)}). {_drop(name)}"
         )
@@ -238,12 +245,13 @@ def _find_column(table: pa.Table, name: str, missing: Missing, where: str) -> In
     return InputColumn(name, (*distinct, *([MISSING] if has_missing else [])))
 
 
-def _describe_other_texts(texts: Sequence[str]) -> str:
-    """Return the texts that are not numbers, if most are."""
-    others = [each for each in texts if not re.match(NUMBER, each.strip())]
-    if len(others) > len(texts) / 2:
+def _describe_other_texts(column: pa.ChunkedArray[Any], distinct: Sequence[str]) -> str:
+    """Return some of the texts that are not numbers with their rows; empty: most are not."""
+    others = [each for each in distinct if not re.match(NUMBER, each.strip())]
+    if len(others) > len(distinct) / 2:
         return ""
-    return f", most of which are numbers, but not {', '.join(map(repr, others[:3]))}"
+    texts = column.to_pylist()
+    return ", ".join(f"{each!r} (row {texts.index(each) + 1})" for each in others[:3])
 
 
 def _drop(name: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.errors import ThalwegError, format_warning
+from thalweg.core.remedies import messages_for
 from thalweg.data import Dataset
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
@@ -44,7 +45,13 @@ def execute_request(
     request: dict[str, Any], loaded: dict[str, Dataset], send_message: Callable[[CellMessage], None]
 ) -> None:
     """Run a cell. Send a message after each round and at its end ("done" or "failed")."""
+    with messages_for(request["caller"]):
+        _run_cell(request, loaded, send_message)
 
+
+def _run_cell(
+    request: dict[str, Any], loaded: dict[str, Dataset], send_message: Callable[[CellMessage], None]
+) -> None:
     def report_progress(progress: Progress) -> None:
         send_message({"event": "round", "row": dict(progress.row)})
 

@@ -13,12 +13,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from thalweg.core.config import check_not_loading, find_source
 from thalweg.core.errors import RunError, ThalwegError, require
+from thalweg.core.remedies import get_caller
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.devices import check_device_name, check_usable, choose_actor_device
 from thalweg.engine.loop import Progress
@@ -109,6 +112,7 @@ def make_request(
         "command": job.command,
         "track": list(track),
         "device": device,
+        "caller": get_caller(),
     }
 
 
@@ -190,11 +194,11 @@ def _run_in_workers(
     failures: dict[Path, str] = {}
     with _worker_processes(workers) as (processes, closing):
         for index in range(workers):
-            thread = threading.Thread(
-                target=_feed_worker,
-                args=(processes, index, todo, messages, data_dir, track, device, closing),
-                daemon=True,
+            feed = partial(
+                _feed_worker, processes, index, todo, messages, data_dir, track, device, closing
             )
+            # With the context of the caller, which determines how messages are written.
+            thread = threading.Thread(target=copy_context().run, args=(feed,), daemon=True)
             thread.start()
         unfinished = len(jobs)
         while unfinished:

@@ -177,7 +177,7 @@ def _write_onnx(program: torch.export.ExportedProgram, file: Path, about: str) -
     missing = [each for each in ("onnx", "onnxscript") if importlib.util.find_spec(each) is None]
     if missing:
         raise ConfigError(
-            f"ONNX needs {' and '.join(missing)}, which is not installed: pip install "
+            f"ONNX needs packages that are not installed ({' and '.join(missing)}): pip install "
             "'thalweg[onnx]'. --to model.pt2 needs no further package."
         )
     found = torch.onnx.export(program, dynamo=True, verbose=False)

@@ -40,6 +40,8 @@ class Cell:
     repeats_rows: bool = False  # a sample can arrive more than once
     simple_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Metrics of predictions without features, by their name; only of data of the user."""
+    client_names: Sequence[str] = ()  # by number; empty: clients have no names
+    alarm_meaning: str = ""  # what an alarm of the recipe means; empty: unknown
     is_deterministic: bool = False  # runs with other seeds would be the same, so there is only one
 
     def __post_init__(self) -> None:

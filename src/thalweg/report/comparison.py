@@ -19,6 +19,7 @@ from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.devices import check_device_name
 from thalweg.engine.plan import (
     AnyPlan,
+    Plan,
     apply_settings,
     check_used_by,
     find_method,
@@ -28,11 +29,12 @@ from thalweg.engine.plan import (
     make_any_plan,
 )
 from thalweg.engine.ray.cluster import RayCluster, choose_cluster
-from thalweg.engine.result import rows_to_html, table_to_pandas
+from thalweg.engine.result import read_client_names, rows_to_html, table_to_pandas
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.trackers import TRACKERS, make_trackers
 from thalweg.evaluation.named import split_metric
 from thalweg.recipes import Recipe
+from thalweg.recipes.monitoring import describe_alarm
 from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import PairedDifference, Summary, rank, summarise
 from thalweg.scenarios import Scenario, ScenarioLike
@@ -281,7 +283,11 @@ def comparison_jobs(
     require(len(arguments.seeds) > 0, "a comparison needs at least one seed.")
     require(len(recipes) > 0, "a comparison needs at least one recipe.")
     labels = [recipe if isinstance(recipe, str) else recipe.name for recipe in recipes]
-    require(len(set(labels)) == len(labels), f"recipes must have different names, got {labels}.")
+    require(
+        len(set(labels)) == len(labels),
+        f"recipes must have different names, got {labels}. Remove one, or change a setting of it "
+        f"({labels[0]},local.lr=0.01).",
+    )
     parts = [recipe_parts(each) if isinstance(each, str) else [each] for each in recipes]
     check_used_by([find_method(name) for name, *_ in parts], arguments.setting_names)
     jobs = []
@@ -336,6 +342,8 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
         no_effect=summary.get("no_effect", {}),
         repeats_rows=job.plan.scenario.repeats_rows,
         simple_scores=summary.get("simple_scores", {}),
+        client_names=read_client_names(job.folder) if status == "done" else (),
+        alarm_meaning=describe_alarm(job.plan.recipe) if isinstance(job.plan, Plan) else "",
         is_deterministic=is_deterministic(job.plan),
         own_metrics=job.plan.scenario.own_metrics,
     )

@@ -36,11 +36,12 @@ DRIFT_NOTES = {  # beginning of a heading -> its meaning; tables explain only th
     "precision": "share of the drifts found by the bank that are true drifts",
     "recall": "share of the true drifts that the bank found",
 }
-ALARM_CAPTION = (
-    "alarms: raised in a run, over all clients. detected: drifts followed by an alarm before the "
-    "client's next drift, over all seeds; delay: mean number of rounds from drift to alarm. false: "
-    "alarms that detect no new drift. If the true drifts are unknown, alarms are only counted."
-)
+ALARM_NOTES = {  # as `DRIFT_NOTES`
+    "alarms": "raised in a run, over all clients",
+    "detected": "drifts followed by an alarm before the client's next drift, over all seeds",
+    "delay": "mean number of rounds from drift to alarm",
+    "false": "alarms that detect no new drift",
+}
 Rows = Sequence[Mapping[str, Any]]
 Measure = Callable[[Rows], float | None]
 AlarmSummary = Mapping[str, Any]  # the result of `evaluation.alarm_summary` for one run
@@ -55,9 +56,13 @@ def event_tables(cells: Sequence[Cell]) -> list[ExtraTable]:
 def drift_table(cells: Sequence[Cell]) -> ExtraTable:
     """Steps between drifts, by recipe, over the finished seeds; no columns without drift."""
     columns = drift_columns(cells)
+    return ExtraTable("Steps between drifts", columns, f"In %. {_explain(columns, DRIFT_NOTES)}")
+
+
+def _explain(columns: Sequence[TableColumn], notes: Mapping[str, str]) -> str:
+    """Return the notes on the columns that a table has."""
     shown = {column.heading.partition(" ")[0] for column in columns}
-    notes = [f"{heading}: {note}." for heading, note in DRIFT_NOTES.items() if heading in shown]
-    return ExtraTable("Steps between drifts", columns, " ".join(["In %.", *notes]))
+    return " ".join(f"{heading}: {note}." for heading, note in notes.items() if heading in shown)
 
 
 def drift_columns(cells: Sequence[Cell]) -> list[TableColumn]:
@@ -181,7 +186,11 @@ def alarm_line(found: AlarmSummary) -> str:
 
 def alarm_table(cells: Sequence[Cell]) -> ExtraTable:
     """Alarms by recipe, over the finished seeds; no columns without a drift detector."""
-    return ExtraTable("Alarms", alarm_columns(cells), ALARM_CAPTION)
+    columns = alarm_columns(cells)
+    caption = _explain(columns, ALARM_NOTES)
+    if all(column.heading != "false" for column in columns):
+        caption += " The true drifts are unknown."
+    return ExtraTable("Alarms", columns, caption)
 
 
 def alarm_columns(cells: Sequence[Cell]) -> list[TableColumn]:

@@ -126,14 +126,14 @@ def results_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
 
 
 def unfinished_section(summaries: Sequence[Summary], *, with_scenario: bool = False) -> str:
-    """All runs that are not in the numbers, with the reason; missing seeds share one item."""
+    """All runs that are not in the numbers; seeds with the same reason share one item."""
     cells = unfinished_cells(summaries)
     if not cells:
         return ""
-    groups: dict[tuple[str, ...], list[Cell]] = {}
+    groups: dict[tuple[str | int, ...], list[Cell]] = {}
     for cell in cells:
-        alone = () if cell.status == "missing" else (str(cell.seed),)
-        groups.setdefault((cell.scenario, cell.recipe, *alone), []).append(cell)
+        what = (cell.status, cell.reason, len(cell.rows))
+        groups.setdefault((cell.scenario, cell.recipe, *what), []).append(cell)
     items = "".join(_unfinished_item(group, with_scenario) for group in groups.values())
     return section(
         "Runs that did not finish",
@@ -197,11 +197,12 @@ def decisions_section(cells: Sequence[Cell], *, level: int = 2) -> str:
         done = [cell for cell in group if cell.is_done]
         decided = [cell for cell in done if any(row.get("decisions") for row in cell.rows)]
         if decided:
-            lines = explain_rows(decided[0].rows)
+            cell = decided[0]
+            lines = explain_rows(cell.rows, alarm=cell.alarm_meaning, names=cell.client_names)
             items = "".join(f"<li>{escape(line)}</li>\n" for line in lines[:MAX_DECISIONS])
             more = len(lines) - MAX_DECISIONS
             rest = f'<p class="quiet">{more} more: thalweg explain.</p>\n' if more > 0 else ""
-            title = f"{recipe}, seed {decided[0].seed}: {len(lines)} events"
+            title = f"{recipe}, seed {cell.seed}: {len(lines)} events"
             parts.append(
                 f"<details open>\n<summary>{escape(title)}</summary>\n<ul>\n{items}</ul>\n{rest}"
                 "</details>\n"
@@ -247,7 +248,7 @@ def extra_section(extra: ExtraTable, *, level: int = 2) -> str:
 def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
     """Differences between recipes seed by seed, next to the paper's difference if there is one."""
     pairs = [s for s in rank(summaries) if s.against]
-    if not pairs:
+    if not any(s.difference for s in pairs):
         return ""
     of, metric = main_metric_name(summaries), summaries[0].headline
     unit = ", points" if metric.unit == "share" else ""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
+from thalweg.core.wrapped_text import make_printable
 from thalweg.report.cells import Cell, group_by_recipe
 from thalweg.report.figure import choose_colour
 
 MAX_CLIENTS = 30  # rows of a timeline
+MAX_NAME = 10  # characters of a client's name
 MAX_TICKS = 10  # numbers below it
 WIDTH, LEFT, RIGHT, TOP, ROW, BOTTOM = 800.0, 72.0, 16.0, 6.0, 16.0, 38.0
 
@@ -32,6 +34,11 @@ class AlarmTimeline:
     seed: int
     rounds: int
     events: list[ClientEvent]
+    names: Sequence[str] = ()  # of the clients, by number
+
+    def name_client(self, client: int) -> str:
+        """Return the name of a client, or its number."""
+        return self.names[client] if client < len(self.names) else f"client {client}"
 
     @property
     def clients(self) -> list[int]:
@@ -53,7 +60,9 @@ def find_timelines(cells: Sequence[Cell]) -> list[AlarmTimeline]:
             if cell.is_done and any(row.get("alarms") for row in cell.rows):
                 events = [event for row in cell.rows for event in _read_events(row)]
                 rounds = int(cell.rows[-1]["round"])
-                found.append(AlarmTimeline(recipe, index, cell.seed, rounds, events))
+                found.append(
+                    AlarmTimeline(recipe, index, cell.seed, rounds, events, cell.client_names)
+                )
                 break
     return found
 
@@ -83,7 +92,8 @@ def timeline_svg(timeline: AlarmTimeline) -> str:
         parts.append(
             f'<line x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{y:g}" y2="{y:g}" '
             'stroke="var(--faint, #d8dce1)"/>'
-            f'<text x="{LEFT - 8:g}" y="{y + 4:g}" text-anchor="end">client {client}</text>'
+            f'<text x="{LEFT - 8:g}" y="{y + 4:g}" text-anchor="end">'
+            f"{escape(_shorten(timeline.name_client(client)))}</text>"
         )
     for rnd in choose_ticks(timeline.rounds):
         parts.append(
@@ -98,7 +108,8 @@ def timeline_svg(timeline: AlarmTimeline) -> str:
             continue
         x, y = x_of(event.rnd), place[event.client]
         what = f"drift ({event.kind})" if event.kind else "alarm"
-        title = f"<title>{escape(f'client {event.client}, round {event.rnd}: {what}')}</title>"
+        who = make_printable(timeline.name_client(event.client))
+        title = f"<title>{escape(f'{who}, round {event.rnd}: {what}')}</title>"
         if event.kind:
             parts.append(
                 f'<rect x="{x - 2:.1f}" y="{y - 7:g}" width="4" height="14" '
@@ -113,6 +124,16 @@ def timeline_svg(timeline: AlarmTimeline) -> str:
         + "\n".join(parts)
         + "\n</svg>"
     )
+
+
+def _shorten(name: str) -> str:
+    """Return a name that fits left of the timeline.
+
+    >>> _shorten("client 12"), _shorten("plant-0-north-east")
+    ('client 12', 'plant-0-n…')
+    """
+    name = make_printable(name)
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
 def choose_ticks(rounds: int) -> list[int]:

@@ -20,8 +20,8 @@ MAX_LINES = 8  # transitions that a single run prints
 CAPTION = (
     "Accuracy over the first ten rounds of each session, from the second session (number 1) on, in "
     "%, on the test samples with a label that some member has; the same holds for all accuracies "
-    "on this page. recovered: transitions after which accuracy reached the last accuracy of the "
-    "previous session, measured on that session's labels; after: mean round of the session in "
+    "of this comparison. recovered: transitions after which accuracy reached the last accuracy of "
+    "the previous session, measured on that session's labels; after: mean round of the session in "
     "which this happened. stayers, newcomers: accuracy at members that were, and were not, members "
     "of the previous session. rounds: of these sessions, + probe rounds."
 )
@@ -39,9 +39,13 @@ ERROR_CAPTION = (
 def transition_table(cells: Sequence[Cell]) -> ExtraTable:
     """Transitions by recipe, over the finished seeds; no columns without sessions."""
     is_error = any("session_mae" in row for cell in cells for row in cell.rows)
-    return ExtraTable(
-        "Transitions", transition_columns(cells), ERROR_CAPTION if is_error else CAPTION
-    )
+    columns = transition_columns(cells)
+    caption = ERROR_CAPTION if is_error else CAPTION
+    found = [column.heading.partition("session ")[2] for column in columns]
+    numbers = [int(number) for number in found if number]
+    if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
+        caption += " Sessions without a column were not evaluated in their first ten rounds."
+    return ExtraTable("Transitions", columns, caption)
 
 
 def transition_columns(cells: Sequence[Cell]) -> list[TableColumn]:

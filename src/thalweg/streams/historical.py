@@ -95,7 +95,7 @@ def _assign_groups(
     require(
         num_clients in (None, found),
         f"the data set has {found} clients, so num_clients={num_clients} is not possible; "
-        "remove num_clients.",
+        "remove num_clients (--clients of thalweg serve).",
     )
     is_historical = np.zeros(found, dtype=np.bool_)
     is_historical[rng.permutation(found)[: history.num_historical(found)]] = True

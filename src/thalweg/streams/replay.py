@@ -120,7 +120,7 @@ class Replay:
             require(
                 self.num_clients in (None, num_clients),
                 f"the data set has {num_clients} clients, so num_clients={self.num_clients} is not "
-                "possible; remove num_clients.",
+                "possible; remove num_clients (--clients of thalweg serve).",
             )
             by_client = in_time[np.argsort(group[in_time], kind="stable")]
             ends = np.cumsum(np.bincount(group, minlength=num_clients))

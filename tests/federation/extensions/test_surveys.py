@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_roster
-from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
 from thalweg.core.types import Floats, Ints, Roster, Session
 from thalweg.federation import RoundContext, new_server
 from thalweg.federation.extensions.surveys import send_survey, survey_and_remember
@@ -108,8 +108,14 @@ def test_surveying_an_absent_client_is_an_error() -> None:
         send_survey(make_context([[1], [2]], some_roster([0], 3)), "bank", SurveysSome())
 
 
-@pytest.mark.parametrize("values", [[[1]], [1, 2], [[np.inf], [1]]])
+def test_an_infinite_response_is_an_error_with_the_client() -> None:
+    ctx = make_context([[1], [np.inf]], some_roster([0, 1, 2], 3))
+    with pytest.raises(Diverged, match="of client 2 to the survey of the bank is not a finite"):
+        send_survey(ctx, "bank", SurveysSome())
+
+
+@pytest.mark.parametrize("values", [[[1]], [1, 2]])
 def test_responses_of_the_wrong_shape_are_an_error(values: Any) -> None:
     ctx = make_context(values, some_roster([0, 1, 2], 3))
-    with pytest.raises(ShapeMismatch, match="expected 2 rows of finite numbers"):
+    with pytest.raises(ShapeMismatch, match="expected 2 rows: one per client"):
         send_survey(ctx, "bank", SurveysSome())

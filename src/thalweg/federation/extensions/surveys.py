@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from thalweg.core.capabilities import ModelProbe, Surveys
-from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.errors import NOT_FINITE, ConfigError, Diverged, ShapeMismatch
 from thalweg.core.noise import NoiseGenerator
+from thalweg.core.remedies import format_setting
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Supply, SurveyResponses
 from thalweg.federation.base import SurveyStage
@@ -87,7 +88,7 @@ def send_survey(
         )
     clients = clients.astype(np.int64)
     responses = ctx.federation.survey(clients, stage, bank, ctx.rnd)
-    _check_responses(responses, len(clients), stage)
+    _check_responses(responses, clients, stage, ctx.rnd)
     if policy.sends_models:
         ctx.bytes_down += len(clients) * bank.nbytes
         ctx.sent_bank_to |= set(clients.tolist()) if models is None else set()
@@ -95,13 +96,20 @@ def send_survey(
     return clients, responses
 
 
-def _check_responses(responses: SurveyResponses, count: int, stage: str) -> None:
+def _check_responses(responses: SurveyResponses, clients: Ints, stage: str, rnd: int) -> None:
     """Check responses: one row per client, of finite numbers or of nan for no response."""
     for name, values in responses.items():
-        if values.ndim != 2 or len(values) != count or np.isinf(values).any():
+        if values.ndim != 2 or len(values) != len(clients):
             raise ShapeMismatch(
                 f"the responses {name!r} to the survey of the {stage} have shape {values.shape}, "
-                f"expected {count} rows of finite numbers."
+                f"expected {len(clients)} rows: one per client."
+            )
+        if (is_broken := np.isinf(values).any(axis=1)).any():
+            raise Diverged(
+                f"round {rnd + 1}: the response {name!r} of client {clients[is_broken][0]} to the "
+                f"survey of the {stage} {NOT_FINITE}. Try a smaller learning rate "
+                f"({format_setting('local.lr')}) or less momentum; the rounds before this one are "
+                "kept."
             )
 
 

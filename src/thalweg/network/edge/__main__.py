@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from thalweg.core.errors import ThalwegError
+from thalweg.core.remedies import messages_for
 from thalweg.network.edge.daemon import Daemon, print_event
 from thalweg.network.edge.device_client import DeviceOptions, check_options
 from thalweg.network.edge.device_limits import DeviceLimits
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
-        reason = _run(args)
+        with messages_for("device"):
+            reason = _run(args)
     except ThalwegError as error:
         reason = str(error)
     except MemoryError:

@@ -61,7 +61,8 @@ def read_server_plan(text: str, options: DeviceOptions, is_live: bool = False) -
         raise Rejected(
             RejectionCode.DATA,
             "the server replays a file of its own, and the owner of a device chooses its data. "
-            "Join with --data replay:FILE and a copy of the file.",
+            "Join with --data replay:FILE and a copy of the file; columns of a table are named as "
+            "in --data 'replay:FILE?label=NAME&time=NAME'.",
         )
     return plan_from_dict(plain, "the server's plan", Registry.from_paths(options.objects))
 
