@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -116,3 +117,13 @@ class HasEvalModel(Protocol):
     def eval_model(self, state: Any, model: Floats32) -> Floats32:
         """Return the model (P,) to evaluate and to deploy; `model` (P,) is sent to clients."""
         ...
+
+
+def has_eval_model(rule: object) -> TypeGuard[HasEvalModel]:
+    """Return whether a server rule is `HasEvalModel`; its class is examined once."""
+    return _has_eval_model(type(rule))
+
+
+@cache
+def _has_eval_model(kind: type) -> bool:
+    return issubclass(kind, HasEvalModel)

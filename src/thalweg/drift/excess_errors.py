@@ -110,7 +110,8 @@ class ExcessErrors:
             old.tested >= MIN_TESTED, old.wrong / np.maximum(old.tested, MIN_TESTED), 1.0
         )
         is_known = np.isfinite(bound)
-        expected = np.where(is_known, np.minimum(np.nan_to_num(bound) + gap, earlier), 1.0)
+        bound = np.where(is_known, bound, 0.0)
+        expected = np.where(is_known, np.minimum(bound + gap, earlier), 1.0)
         slack = self.slack + (1 - self.slack) * np.exp(-old.rounds / self.recovery)
         excess = np.maximum(old.excess + wrong - tested * (expected + slack), 0.0)
         alarmed = excess > self.threshold
@@ -119,7 +120,7 @@ class ExcessErrors:
         now = ExcessErrorsState(
             excess=excess,
             loss=np.where(np.isfinite(loss), loss, old.loss),
-            gap=old.gap + np.where(is_counted, wrong - tested * np.nan_to_num(bound), 0.0),
+            gap=old.gap + np.where(is_counted, wrong - tested * bound, 0.0),
             gap_tested=old.gap_tested + np.where(is_counted, tested, 0.0),
             wrong=old.wrong * decay + wrong,
             tested=old.tested * decay + tested,

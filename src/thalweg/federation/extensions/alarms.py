@@ -235,8 +235,10 @@ def apply_alarm(
 
     `predict` is that of the received model, for recipes whose alarm drops outdated samples.
     """
-    messages, forecast = ctx.received.get("alarm", {}), ctx.program.forecast
-    margin = ctx.program.recipe.effect.drop_margin
+    messages = ctx.received.get("alarm")
+    if not messages:
+        return state
+    forecast, margin = ctx.program.forecast, ctx.program.recipe.effect.drop_margin
     if "drop" in messages and messages["drop"][0] > 0 and margin is not None:
         assert predict is not None, "an alarm that drops samples needs predictions"
         state = _drop_outdated(ctx.program, ctx.client, state, predict, margin)
