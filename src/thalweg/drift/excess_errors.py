@@ -104,6 +104,11 @@ class ExcessErrors:
     ) -> tuple[ExcessErrorsState, Bools]:
         old = select_rows(state, clients)
         wrong, tested, loss = values.reshape(-1, 3).T
+        if not tested.any():  # only the losses are new
+            losses, rounds, has_loss = state.loss.copy(), state.rounds.copy(), np.isfinite(loss)
+            losses[clients[has_loss]] = loss[has_loss]
+            rounds[clients] += has_loss
+            return state._replace(loss=losses, rounds=rounds), np.zeros(len(clients), dtype=bool)
         gap = np.maximum(old.gap / (old.gap_tested + PRIOR), 0.0)
         bound = 1 - np.exp(-np.maximum(old.loss, 0.0))
         earlier = np.where(

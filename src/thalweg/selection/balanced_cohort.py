@@ -279,7 +279,9 @@ class BalancedCohort(LabelSurvey):
             "overdue": float(np.isin(overdue, cohort).sum()) if len(overdue) else 0.0,
             **self.epsilon_metrics(roster),
         }
-        rows = roster.known.get(MIX, np.empty((roster.num_clients, 0)))[cohort]
+        if MIX not in roster.known:
+            return metrics
+        rows = roster.known[MIX][cohort]
         rows = rows[np.nan_to_num(rows).any(1)]
         if len(rows) > 0:
             mix = rows.mean(0)

@@ -90,6 +90,8 @@ def act_on_alarms(
     state: AlarmState, recipe: Recipe, jobs: list[Job], broadcast: Broadcast
 ) -> tuple[AlarmState, list[Job], Broadcast]:
     """Scale the learning rates of clients with a pending alarm; broadcast the alarm to them."""
+    if not (state.is_pending.any() or state.lr_rounds_left.any()):
+        return state, jobs, broadcast
     effect, clients = recipe.effect, np.array([job.client for job in jobs], dtype=np.int64)
     is_pending, lr_rounds_left = state.is_pending, state.lr_rounds_left.copy()
     lr_rounds_left[clients[is_pending[clients]]] = len(effect.lr_scales)
