@@ -17,7 +17,7 @@ class PrivacyAccount(NamedTuple):
 
     last_mix: Floats  # (C,) with `min_change`: the last reported label mix; zeros before it
     reports: int = 0  # with `min_change`: number of reports
-    num_arrived: int = 0  # labels since the last survey with noise
+    num_arrived: int = 0  # with noise: labels since the last survey
     chain_epsilon: float = 0.0  # epsilon of the surveys that may share a sample with the last one
     spent: float = 0.0  # largest epsilon spent on any one sample
 
@@ -96,6 +96,8 @@ class LabelPrivacy:
 
     def count_arrivals(self, account: PrivacyAccount, count: int) -> PrivacyAccount:
         """Return the account after `count` more labels; see `LabelCounter.span`."""
+        if self.epsilon is None:
+            return account
         return account._replace(num_arrived=account.num_arrived + count)
 
     def release(
