@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
@@ -121,9 +121,9 @@ class HasEvalModel(Protocol):
 
 def has_eval_model(rule: object) -> TypeGuard[HasEvalModel]:
     """Return whether a server rule is `HasEvalModel`; its class is examined once."""
-    return _has_eval_model(type(rule))
+    return _has_eval_model(rule.__class__)
 
 
 @cache
-def _has_eval_model(kind: type) -> bool:
-    return issubclass(kind, HasEvalModel)
+def _has_eval_model(kind: Hashable) -> bool:
+    return isinstance(kind, type) and issubclass(kind, HasEvalModel)

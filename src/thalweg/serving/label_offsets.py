@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.types import Floats, Ints
 
@@ -99,7 +100,9 @@ def learn_offsets_together(
     is_empty = np.ones(limited.shape[:3], dtype=bool)
     is_empty[block, owner, slot] = False
     has_empty = np.asarray(is_empty.any(axis=(1, 2)), dtype=bool).tolist()
-    is_full = np.greater((pending + counts) // BLOCK, np.arange(num_blocks)[:, None])  # (blocks, K)
+    is_full: npt.NDArray[np.bool_] = np.greater(  # (blocks, K)
+        (pending + counts) // BLOCK, np.arange(num_blocks)[:, None]
+    )
     has_full, has_open = is_full.any(axis=1).tolist(), (~is_full).any(axis=1).tolist()
     # The terms of a block follow the sums before it, and are added in the order of arrival.
     terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))
