@@ -119,7 +119,7 @@ class HasEvalModel(Protocol):
         ...
 
 
-def has_eval_model(rule: object) -> TypeGuard[HasEvalModel]:
+def has_eval_model(rule: Any) -> TypeGuard[HasEvalModel]:
     """Return whether a server rule is `HasEvalModel`; its class is examined once."""
     return _has_eval_model(rule.__class__)
 
