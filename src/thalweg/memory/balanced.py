@@ -97,7 +97,7 @@ class Balanced:
         held = state.scores if len(state.scores) else rng.gumbel(size=context.held)
         new = rng.gumbel(size=context.num_new)
         if self.half_life is not None:
-            times = state.arrived + np.arange(context.num_new)
+            times = np.arange(state.arrived, state.arrived + context.num_new)
             new += times * (math.log(2) / (self.half_life * context.capacity))
         return np.concatenate([held, new])
 
