@@ -39,7 +39,7 @@ def label_conflict(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     distances = np.linalg.norm(p[common][:, None] - q[common][None], axis=2)
     own = distances.diagonal()
     number = sum(np.count_nonzero(own > distances.min(axis=axis)) / len(own) for axis in (0, 1))
-    return number / 2
+    return float(number / 2)
 
 
 def differ_significantly(
