@@ -41,7 +41,7 @@ from thalweg.data.base import Dataset
 from thalweg.engine.stack_tasks import StackTask, choose_stack_sizes
 from thalweg.engine.workers import make_trainer
 from thalweg.local import LocalTraining, TaskLoss
-from thalweg.native.library import get_kernel_name, use_native_sum
+from thalweg.native.library import get_kernel_name, use_native_loops
 from thalweg.nets import NETS, Cnn, LeNet5, Linear, Mlp, NetSpec, make_model_spec
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -326,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(1)
     repeats = 3 if options.quick else 21
 
-    use_native_sum()
+    use_native_loops()
     kernel = "torch" if options.engine == "torch" else get_kernel_name()
     versions = f"{CORES} cores, torch {torch.__version__}, kernel {kernel}"
     what = "CPU ms of one thread" if options.cpu else "ms"

@@ -187,11 +187,20 @@ static int run_case(void) {
     thalweg_combine(lrs, deltas, K, P, 0, P, sum);
     ok &= all_finite(sum, P);
 
+    int64_t counts[] = {draw(0, 5), draw(0, 5)}, J = draw(1, 6), T = counts[0] + counts[1];
+    double *factors = allocate(8 * T * J), *shares = allocate(8 * 2 * J);
+    double *before = allocate(8 * T * J), *ratios = allocate(8 * T);
+    uint8_t *is_missing = allocate(T * J);
+    for (int64_t i = 0; i < T * J; i++) factors[i] = draw(0, 4) / 4.0, is_missing[i] = !draw(0, 3);
+    for (int64_t i = 0; i < 2 * J; i++) shares[i] = 1.0 / (double)J;
+    thalweg_share_weights(2, J, counts, factors, is_missing, 0.1, shares, before, ratios);
+    for (int64_t i = 0; i < 2 * J; i++) ok &= isfinite(shares[i]);
+
     release_space(space, net.layers, net.count, B, 1);
     release_space(small, net.layers, net.count, batch, 0);
     void *all[] = {scale, shift, x, rows, sizes, weights, targets, curvature, centre, slope, bank,
                    deltas, own, lrs, models, losses, velocity, outputs, features, gradient, chosen,
-                   predicted, sum};
+                   predicted, sum, factors, shares, before, ratios, is_missing};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     return ok;
 }

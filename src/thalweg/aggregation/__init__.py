@@ -20,6 +20,7 @@ from thalweg.aggregation.base import (
     ServerRule,
     WeighsRounds,
     Weights,
+    has_eval_model,
 )
 from thalweg.aggregation.buffered import Buffered  # steps when enough updates have arrived
 from thalweg.aggregation.by_arrivals import ByArrivals
@@ -113,4 +114,5 @@ __all__ = [
     "TrimmedMean",
     "WeighsRounds",
     "Weights",
+    "has_eval_model",
 ]

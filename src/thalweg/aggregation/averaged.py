@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.aggregation.adaptive import Adaptive
-from thalweg.aggregation.base import HasEvalModel, ScalesLr, ServerRule
+from thalweg.aggregation.base import ScalesLr, ServerRule, has_eval_model
 from thalweg.aggregation.buffered import Buffered
 from thalweg.aggregation.fedacg import FedAcg
 from thalweg.aggregation.fedavgm import FedAvgM
@@ -198,7 +198,7 @@ class Averaged:
     def _get_eval_model(self, rule_state: Any, model: Floats32) -> Floats32:
         """Return the model of a round that is averaged: that which the rule would evaluate."""
         rule = self.rule
-        return rule.eval_model(rule_state, model) if isinstance(rule, HasEvalModel) else model
+        return rule.eval_model(rule_state, model) if has_eval_model(rule) else model
 
 
 def _count_alarms(
@@ -210,11 +210,9 @@ def _count_alarms(
     >>> _count_alarms(recent, 2, np.array([4, 5]), np.array([False, True])).tolist()
     [[4, 2, 1], [5, 2, 2], [7, 1, 0]]
     """
-    last_alarm = dict(zip(recent[:, 0].tolist(), recent[:, 2].tolist(), strict=True))
-    others = recent[~np.isin(recent[:, 0], clients)]
-    new = [
-        (client, rounds, rounds if alarmed else last_alarm.get(client, 0))
-        for client, alarmed in zip(clients.tolist(), is_alarmed.tolist(), strict=True)
-    ]
-    table = np.concatenate([others, np.array(new, dtype=np.int64).reshape(-1, 3)])
-    return table[np.argsort(table[:, 0], kind="stable")]
+    table = {client: (then, last_alarm) for client, then, last_alarm in recent.tolist()}
+    for client, alarmed in zip(clients.tolist(), is_alarmed.tolist(), strict=True):
+        last_alarm = rounds if alarmed else table.get(client, (0, 0))[1]
+        table[client] = rounds, last_alarm
+    rows = [(client, *table[client]) for client in sorted(table)]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Hashable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -116,3 +117,13 @@ class HasEvalModel(Protocol):
     def eval_model(self, state: Any, model: Floats32) -> Floats32:
         """Return the model (P,) to evaluate and to deploy; `model` (P,) is sent to clients."""
         ...
+
+
+def has_eval_model(rule: Any) -> TypeGuard[HasEvalModel]:
+    """Return whether a server rule is `HasEvalModel`; its class is examined once."""
+    return _has_eval_model(rule.__class__)
+
+
+@cache
+def _has_eval_model(kind: Hashable) -> bool:
+    return isinstance(kind, type) and issubclass(kind, HasEvalModel)

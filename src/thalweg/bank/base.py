@@ -189,8 +189,9 @@ def is_step_start(every: int | None, roster: Roster) -> bool:
     """
     if every is not None:
         return roster.rnd % every == 0
-    alarmed = roster.present[:0] if roster.alarmed is None else roster.alarmed
-    return roster.rnd == 0 or bool(np.isin(alarmed, require_cohort(roster)).any())
+    if roster.rnd == 0 or roster.alarmed is None or len(roster.alarmed) == 0:
+        return roster.rnd == 0
+    return bool(np.isin(roster.alarmed, require_cohort(roster)).any())
 
 
 def find_max_jobs(bank: Bank) -> int:

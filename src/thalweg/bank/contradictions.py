@@ -79,9 +79,10 @@ class Contradictions(NamedTuple):
             others = member_of == cluster
             others[client] = False
             if others.any():
-                both = np.hypot(errors[client], mean_errors(errors[others]))
                 rest = mean_present(points[others])
-                separate[client] = self._contradict(points[client], rest, both)
+                separate[client] = self._contradict(
+                    points[client], rest, errors[client : client + 1], errors[others]
+                )
         separated = member_of.copy()
         separated[separate] = member_of.max() + 1 + np.arange(separate.sum())
         return np.unique(separated, return_inverse=True)[1].astype(np.int64)
@@ -101,16 +102,21 @@ class Contradictions(NamedTuple):
 
     def has_changed(self, seen: Seen) -> bool:
         """Return whether the labels of new samples contradict those of old ones."""
-        errors = np.hypot(mean_errors(seen.old_errors), mean_errors(seen.new_errors))
-        old = keep_known(seen.old, seen.old_errors)
-        new = keep_known(seen.prototypes, seen.new_errors)
-        return self._contradict(mean_present(old), mean_present(new), errors)
+        old = mean_present(keep_known(seen.old, seen.old_errors))
+        new = mean_present(keep_known(seen.prototypes, seen.new_errors))
+        return self._contradict(old, new, seen.old_errors, seen.new_errors)
 
-    def _contradict(self, first: Floats, second: Floats, errors: Floats) -> bool:
-        """Return whether the labels of two groups (C, O) contradict each other beyond chance."""
-        return label_conflict(first, second) > self.max_conflict and differ_significantly(
-            first, second, errors, self.significance
-        )
+    def _contradict(
+        self, first: Floats, second: Floats, first_errors: Floats, second_errors: Floats
+    ) -> bool:
+        """Return whether the labels of two groups contradict each other beyond chance.
+
+        Each has a mean prototype (C, O) and the standard errors (k, C) of its clients.
+        """
+        if label_conflict(first, second) <= self.max_conflict:
+            return False
+        errors = np.hypot(mean_errors(first_errors), mean_errors(second_errors))
+        return differ_significantly(first, second, errors, self.significance)
 
     def mean_losses(self, seen: Seen, groups: Ints) -> Floats:
         """Return (groups, models) the mean losses of each group.

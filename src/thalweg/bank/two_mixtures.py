@@ -499,6 +499,8 @@ class TwoMixtures:
     def _fill_mixtures(self, state: TwoMixturesState, cohort: Ints) -> TwoMixturesState:
         """Give clients of the cohort without a mixture equal shares of all models."""
         missing = cohort[~state.new[cohort].any(axis=1)]
+        if len(missing) == 0:
+            return state
         new = state.new.copy()
         new[missing] = 1 / new.shape[1]
         return state._replace(new=new)
@@ -506,6 +508,8 @@ class TwoMixtures:
     def _close_unused(
         self, state: TwoMixturesState, rnd: int, mix: Floats
     ) -> tuple[TwoMixturesState, Floats, list[dict[str, Any]]]:
+        if len(mix) == 1:  # the cohort uses it
+            return state._replace(last_used=np.full(1, rnd)), mix, []
         used = (self._is_relevant(state.new) | self._is_relevant(state.old)).any(axis=0)
         last_used = np.where(used, rnd, state.last_used)
         unused_for = rnd - last_used
@@ -532,22 +536,21 @@ class TwoMixtures:
     def _build(
         self, state: TwoMixturesState, cohort: Ints, mix: Floats, rnd: int
     ) -> BankAssignment:
-        num_models = len(mix)
+        num_models, is_new = len(mix), np.asarray(state.opened == rnd)
+        if num_models == 1:
+            return BankAssignment(state, mix, is_new, cohort, np.zeros(len(cohort), np.int64), {})
         new, old = (
             normalise(mixtures * self._is_relevant(mixtures))
             for mixtures in (state.new[cohort], state.old[cohort])
         )
         rows, models = np.nonzero(new + old)
-        broadcast = {}
-        if num_models > 1:
-            priors = label_priors(state.mass.sum(axis=0, dtype=np.float64))
-            broadcast = {
-                NEW: new,
-                OLD: old,
-                BEGAN: state.began[cohort, None].astype(np.float64),
-                PRIORS: np.tile(priors.ravel(), (len(cohort), 1)),
-            }
-        is_new = np.asarray(state.opened == rnd)
+        priors = label_priors(state.mass.sum(axis=0, dtype=np.float64))
+        broadcast = {
+            NEW: new,
+            OLD: old,
+            BEGAN: state.began[cohort, None].astype(np.float64),
+            PRIORS: np.tile(priors.ravel(), (len(cohort), 1)),
+        }
         return BankAssignment(state, mix, is_new, cohort[rows], models.astype(np.int64), broadcast)
 
 

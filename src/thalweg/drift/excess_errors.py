@@ -104,13 +104,19 @@ class ExcessErrors:
     ) -> tuple[ExcessErrorsState, Bools]:
         old = select_rows(state, clients)
         wrong, tested, loss = values.reshape(-1, 3).T
+        if not tested.any():  # only the losses are new
+            losses, rounds, has_loss = state.loss.copy(), state.rounds.copy(), np.isfinite(loss)
+            losses[clients[has_loss]] = loss[has_loss]
+            rounds[clients] += has_loss
+            return state._replace(loss=losses, rounds=rounds), np.zeros(len(clients), dtype=bool)
         gap = np.maximum(old.gap / (old.gap_tested + PRIOR), 0.0)
         bound = 1 - np.exp(-np.maximum(old.loss, 0.0))
         earlier = np.where(
             old.tested >= MIN_TESTED, old.wrong / np.maximum(old.tested, MIN_TESTED), 1.0
         )
         is_known = np.isfinite(bound)
-        expected = np.where(is_known, np.minimum(np.nan_to_num(bound) + gap, earlier), 1.0)
+        bound = np.where(is_known, bound, 0.0)
+        expected = np.where(is_known, np.minimum(bound + gap, earlier), 1.0)
         slack = self.slack + (1 - self.slack) * np.exp(-old.rounds / self.recovery)
         excess = np.maximum(old.excess + wrong - tested * (expected + slack), 0.0)
         alarmed = excess > self.threshold
@@ -119,7 +125,7 @@ class ExcessErrors:
         now = ExcessErrorsState(
             excess=excess,
             loss=np.where(np.isfinite(loss), loss, old.loss),
-            gap=old.gap + np.where(is_counted, wrong - tested * np.nan_to_num(bound), 0.0),
+            gap=old.gap + np.where(is_counted, wrong - tested * bound, 0.0),
             gap_tested=old.gap_tested + np.where(is_counted, tested, 0.0),
             wrong=old.wrong * decay + wrong,
             tested=old.tested * decay + tested,

@@ -566,7 +566,8 @@ def score_together(
     found: list[dict[tuple[str, int], Floats32]] = [{} for _ in predictors]
     for clients, keys in groups.items():
         together = np.concatenate([rows[client] for client in clients])
-        models = np.stack([users[key][clients[0]] for key in keys])
+        received = [users[key][clients[0]] for key in keys]
+        models = received[0][None] if len(received) == 1 else np.stack(received)
         scores = trainer.scores_many(models, "train", together)
         ends = np.cumsum([0, *(len(rows[client]) for client in clients)]).tolist()
         for key, part in zip(keys, scores, strict=True):

@@ -70,7 +70,7 @@ from thalweg.federation import (
     run_server_round,
 )
 from thalweg.local.optimizers import try_optimizer
-from thalweg.native.library import use_native_sum
+from thalweg.native.library import use_native_loops
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.compatibility import is_federated
@@ -193,7 +193,7 @@ def run_plan(
     """
     check_not_loading()
     check_device_name(device)
-    use_native_sum()
+    use_native_loops()
     if isinstance(workers, int):
         require(workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")

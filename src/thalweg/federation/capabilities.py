@@ -75,7 +75,7 @@ class Capabilities:
         bank: object = self.recipe.bank
         return bank if isinstance(bank, SplitsSamples) else None
 
-    @property
+    @cached_property
     def needs_arrival_rounds(self) -> bool:
         """Whether a policy needs the round in which each sample arrived."""
         shrinks = 0 < self.recipe.effect.keep < 1

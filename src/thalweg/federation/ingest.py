@@ -113,8 +113,9 @@ class Ingest:
             seen = [arrival.state if is_told else -1 for arrival in self.arrivals]
         serving = self._state.serving
         if serving is not None:
-            arrived = np.concatenate([arrival.items for arrival in self.arrivals])
-            serving = record_last(serving, self._program.targets(arrived[-1:]))
+            lasts = [arrival.items[-1:] for arrival in self.arrivals if len(arrival.items)]
+            if lasts:
+                serving = record_last(serving, self._program.targets(lasts[-1]))
         return self._state._replace(
             stream_round=self._state.stream_round + 1,
             rows=self.rows.astype(np.int32),
@@ -138,7 +139,8 @@ class Ingest:
             outlook = self._program.hide_outlook(self.outlook, self._program.recipe.memory)
             first = first._replace(outlook=outlook)
             return np.asarray(policy.predict_renewal(self._state.memory, first), dtype=np.float64)
-        return np.full(len(self.outlook.probs), np.mean(self._renewed))
+        mean = np.add.reduce(self._renewed) / len(self._renewed)
+        return np.full(len(self.outlook.probs), mean)
 
     @property
     def num_arrived(self) -> int:

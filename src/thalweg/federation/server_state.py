@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thalweg.aggregation import HasEvalModel
+from thalweg.aggregation import has_eval_model
 from thalweg.bank import MixesModels
 from thalweg.core.mixtures import Mixtures
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
@@ -79,7 +79,7 @@ def new_server(
 def get_served_models(server: ServerState, recipe: Recipe) -> ServedModels:
     """Return the models that clients would use now."""
     models = server.bank
-    if isinstance(recipe.server, HasEvalModel):
+    if has_eval_model(recipe.server):
         rows = zip(server.rules, server.bank, strict=True)
         models = np.stack([eval_model(recipe, rule, model) for rule, model in rows])
     bank: object = recipe.bank
@@ -91,6 +91,4 @@ def get_served_models(server: ServerState, recipe: Recipe) -> ServedModels:
 
 def eval_model(recipe: Recipe, rule: Any, model: Floats32) -> Floats32:
     """Return the model (P,) for predictions, which may differ from the model in training."""
-    return (
-        recipe.server.eval_model(rule, model) if isinstance(recipe.server, HasEvalModel) else model
-    )
+    return recipe.server.eval_model(rule, model) if has_eval_model(recipe.server) else model

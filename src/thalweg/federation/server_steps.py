@@ -58,8 +58,9 @@ def make_jobs(ctx: RoundContext) -> list[Job]:
     """Return one job per client and assigned model."""
     assert ctx.assignment is not None
     clients, models = ctx.assignment.clients.tolist(), ctx.assignment.models.tolist()
+    lr_scales = {model: _get_lr_scale(ctx, model) for model in set(models)}
     return [
-        Job(client, model, _get_lr_scale(ctx, model), ctx.session.number, ctx.session.age)
+        Job(client, model, lr_scales[model], ctx.session.number, ctx.session.age)
         for client, model in zip(clients, models, strict=True)
     ]
 

@@ -56,7 +56,7 @@ def record_last(state: ServingState, targets: npt.NDArray[Any]) -> ServingState:
     """Return the state after samples with targets (n,) or (n, D)."""
     if len(targets) == 0:
         return state
-    return state._replace(last=np.atleast_1d(targets[-1]).astype(np.float64))
+    return state._replace(last=targets[-1:].astype(np.float64).ravel())
 
 
 def end_round(recipe: Recipe, state: ServingState, main: int) -> ServingState:

@@ -78,14 +78,17 @@ class Balanced:
         self, state: BalancedState, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[BalancedState, Ints]:
         scores = self._score(state, context, rng)
+        if context.new_targets is not None:
+            state = _sample_targets(state, context, rng)
+        state = state._replace(arrived=state.arrived + context.num_new, scores=scores)
+        if len(scores) <= context.capacity:
+            return state, np.arange(len(scores))
         if context.new_targets is None:
             labels = np.concatenate([context.held_labels, context.new_labels])
         else:
-            state = _sample_targets(state, context, rng)
             labels = self._find_bins(state, context)
         kept = choose_balanced(labels, scores, context.capacity)
-        arrived = state.arrived + context.num_new
-        return state._replace(arrived=arrived, scores=scores[kept]), kept
+        return state._replace(scores=scores[kept]), kept
 
     def _score(
         self, state: BalancedState, context: MemoryContext, rng: np.random.Generator
@@ -94,7 +97,7 @@ class Balanced:
         held = state.scores if len(state.scores) else rng.gumbel(size=context.held)
         new = rng.gumbel(size=context.num_new)
         if self.half_life is not None:
-            times = state.arrived + np.arange(context.num_new)
+            times = np.arange(state.arrived, state.arrived + context.num_new)
             new += times * (math.log(2) / (self.half_life * context.capacity))
         return np.concatenate([held, new])
 

@@ -11,13 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from thalweg.core.errors import require
-from thalweg.core.types import Floats32
+from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.vectors import use_sum
+from thalweg.theory.tracking import Bools, SharedWeights, use_share_weights
 
 FOLDER = Path(__file__).parent / "libraries"
 LANES = 16  # samples per block, as in c/kernel.h
-INTERFACE = 4  # increased with every change of a function or record, as in c/kernel.h
+INTERFACE = 5  # increased with every change of a function or record, as in c/kernel.h
 # From the fastest to the one that every processor of the family has.
 INSTRUCTION_SETS = {
     "x86_64": ("avx512", "avx2", "sse2"),
@@ -96,6 +99,7 @@ class Kernel(NamedTuple):
     forward: Callable[..., None]
     backward: Callable[..., None]
     combine: Callable[..., None]
+    share_weights: Callable[..., None]
 
 
 def find_kernel() -> Kernel | str:
@@ -124,8 +128,8 @@ def find_kernel() -> Kernel | str:
     return _load(usable[0]) if usable else "this processor has none of the built instruction sets"
 
 
-def use_native_sum() -> None:
-    """Let the server sum updates in C; the bits are those of NumPy."""
+def use_native_loops() -> None:
+    """Let the server sum updates, and `fixed_shares` compute weights, in C with the same bits."""
     kernel = find_kernel()
     if isinstance(kernel, str):
         return
@@ -137,7 +141,26 @@ def use_native_sum() -> None:
             factors.ctypes.data, deltas.ctypes.data, *deltas.shape, first, last, total.ctypes.data
         )
 
+    def share_weights(
+        starts: Floats, factors: Floats, is_missing: Bools, sizes: Ints, alpha: float
+    ) -> SharedWeights:
+        weights, before = np.array(starts), np.empty(factors.shape)
+        ratios, factors = np.empty(len(factors)), np.ascontiguousarray(factors)
+        is_missing = np.ascontiguousarray(is_missing)
+        kernel.share_weights(
+            *weights.shape,
+            sizes.ctypes.data,
+            factors.ctypes.data,
+            is_missing.ctypes.data,
+            alpha,
+            weights.ctypes.data,
+            before.ctypes.data,
+            ratios.ctypes.data,
+        )
+        return SharedWeights(before, weights, ratios)
+
     use_sum(sum_range)
+    use_share_weights(share_weights)
 
 
 def list_built() -> list[str]:
@@ -207,6 +230,10 @@ def _load(name: str) -> Kernel:
         "forward": (None, [*net, samples, number, address, address, number, *[address] * 3]),
         "backward": (None, [*net, number, *[address] * 5]),
         "combine": (None, [address, address, *[c_int64] * 4, address]),
+        "share_weights": (
+            None,
+            [c_int64, c_int64, *[address] * 3, c_double, *[address] * 3],
+        ),
     }
     functions: dict[str, Any] = {}
     for short, (result, arguments) in signatures.items():

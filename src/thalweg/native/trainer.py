@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -219,7 +220,7 @@ class NativeTrainer(ModelPredictions):
             with np.errstate(over="ignore", invalid="ignore"):
                 errors = np.square(outputs - targets.reshape(outputs.shape[1:]))
             return outputs.reshape(len(models), *targets.shape), errors.mean(axis=2)
-        right = np.take_along_axis(outputs, targets[None, :, None], axis=2)[:, :, 0]
+        right = outputs[:, np.arange(len(targets)), targets]
         with np.errstate(invalid="ignore"):
             return outputs.argmax(axis=2), _log_sum_exp(outputs) - right
 
@@ -411,11 +412,14 @@ class SampleSource:
         if self._data.views:
             x = np.ascontiguousarray(self._data.samples(self._part, rows.ravel()))
             items = np.arange(rows.size, dtype=np.int32).reshape(rows.shape)
-        else:
-            x = self._x
-            physical = rows if self._index is None else self._index[rows]
-            items = np.ascontiguousarray(physical, dtype=np.int32)
-        return self._describe(x), items
+            return self._describe(x), items
+        physical = rows if self._index is None else self._index[rows]
+        return self._record, np.ascontiguousarray(physical, dtype=np.int32)
+
+    @cached_property
+    def _record(self) -> SamplesRecord:
+        """The record of all samples, without views."""
+        return self._describe(self._x)
 
     def _describe(self, x: npt.NDArray[Any]) -> SamplesRecord:
         shape = self._data.input_shape

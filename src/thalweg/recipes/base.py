@@ -23,6 +23,7 @@ from thalweg.aggregation import (
     Step,
     WeighsRounds,
     Weights,
+    has_eval_model,
 )
 from thalweg.bank import BANKS, Bank, ExtraBankMetrics, MixesModels, OneModel, SplitsSamples
 from thalweg.core.capabilities import (
@@ -243,7 +244,7 @@ def list_predictors(recipe: Recipe) -> tuple[str, ...]:
     if recipe.serving is None:
         return ()
     used = set(recipe.serving.predictors)
-    if not isinstance(recipe.server, HasEvalModel):
+    if not has_eval_model(recipe.server):
         used.discard(AVERAGED)
     return (LATEST, *(name for name in (AVERAGED, TRAINED, LAST_LABEL, ADJUSTED) if name in used))
 

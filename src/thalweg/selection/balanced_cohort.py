@@ -239,8 +239,9 @@ class BalancedCohort(LabelSurvey):
 
     def _find_goal(self, table: Floats) -> Floats:
         """Return (C,) the wanted label mix, given the mixes (N, C) that clients have reported."""
-        pool = np.nansum(table, axis=0)
-        return frequencies(pool if self.goal == "population" else (pool > 0).astype(float))
+        if self.goal == "population":
+            return frequencies(np.nansum(table, axis=0))
+        return frequencies((table > 0).any(axis=0).astype(float))
 
     def compute_scores(
         self,
@@ -279,8 +280,10 @@ class BalancedCohort(LabelSurvey):
             "overdue": float(np.isin(overdue, cohort).sum()) if len(overdue) else 0.0,
             **self.epsilon_metrics(roster),
         }
-        rows = roster.known.get(MIX, np.empty((roster.num_clients, 0)))[cohort]
-        rows = rows[np.nan_to_num(rows).any(1)]
+        if MIX not in roster.known:
+            return metrics
+        rows = roster.known[MIX][cohort]
+        rows = rows[(rows > 0).any(1)]
         if len(rows) > 0:
             mix = rows.mean(0)
             metrics["cohort_mix"] = mix.tolist()

@@ -15,9 +15,9 @@ from thalweg.core.types import Floats
 class PrivacyAccount(NamedTuple):
     """What a client has disclosed about its labels so far."""
 
-    last_mix: Floats  # (C,) the last reported label mix; zeros before the first report
-    reports: int = 0  # number of reports
-    num_arrived: int = 0  # labels since the last survey with noise
+    last_mix: Floats  # (C,) with `min_change`: the last reported label mix; zeros before it
+    reports: int = 0  # with `min_change`: number of reports
+    num_arrived: int = 0  # with noise: labels since the last survey
     chain_epsilon: float = 0.0  # epsilon of the surveys that may share a sample with the last one
     spent: float = 0.0  # largest epsilon spent on any one sample
 
@@ -96,6 +96,8 @@ class LabelPrivacy:
 
     def count_arrivals(self, account: PrivacyAccount, count: int) -> PrivacyAccount:
         """Return the account after `count` more labels; see `LabelCounter.span`."""
+        if self.epsilon is None:
+            return account
         return account._replace(num_arrived=account.num_arrived + count)
 
     def release(
@@ -115,13 +117,12 @@ class LabelPrivacy:
         is_few = self.min_count > 0 and counts.sum() < self.min_count
         if self.epsilon is not None:
             counts = clip_counts(counts)
+        if is_few:
+            return account, None
+        if self.min_change is None:
+            return account, counts
         mix = frequencies(counts)
-        is_unchanged = (
-            self.min_change is not None
-            and account.reports > 0
-            and np.abs(mix - account.last_mix).sum() <= self.min_change
-        )
-        if is_few or is_unchanged:
+        if account.reports > 0 and np.abs(mix - account.last_mix).sum() <= self.min_change:
             return account, None
         return account._replace(last_mix=mix, reports=account.reports + 1), counts
 

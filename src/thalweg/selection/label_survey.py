@@ -88,7 +88,8 @@ class LabelSurvey:
             self.counter.span,
             None if self.privacy.epsilon is None else context.noise,
         )
-        label_counts = label_counts._replace(account=account)
+        if account is not label_counts.account:
+            label_counts = label_counts._replace(account=account)
         if counts is None:
             return label_counts, {}
         uploads = {COUNTS: counts} if self.needs_counts else {MIX: frequencies(counts)}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from thalweg.core.types import Floats, Ints
 
@@ -100,7 +99,8 @@ def learn_offsets_together(
     is_empty = np.ones(limited.shape[:3], dtype=bool)
     is_empty[block, owner, slot] = False
     has_empty = np.asarray(is_empty.any(axis=(1, 2)), dtype=bool).tolist()
-    is_full = np.greater((pending + counts) // BLOCK, np.arange(num_blocks)[:, None])  # (blocks, K)
+    num_full = (pending + counts) // BLOCK  # (K,) blocks that are full
+    least, most = int(num_full.min()), int(num_full.max())
     # The terms of a block follow the sums before it, and are added in the order of arrival.
     terms = np.empty((num_clients, BLOCK + 1, 2, num_classes))
     sums = np.stack([state.sums for state in states])
@@ -114,14 +114,14 @@ def learn_offsets_together(
         if has_empty[number]:
             terms[:, 1:][is_empty[number]] = 0.0
         sums = terms.sum(axis=1)
-        full: npt.NDArray[np.bool_] = is_full[number]
-        if full.any():
+        if number < most:
             stepped = decay * curvature + sums[:, 1]
             moved = offsets + sums[:, 0] / (PRIOR + stepped)
             moved -= moved.sum(axis=1, keepdims=True) / num_classes
-            if full.all():
+            if number < least:
                 offsets, curvature, sums = moved, stepped, np.zeros_like(sums)
             else:
+                full = np.asarray(num_full > number)
                 rows = full[:, None]
                 offsets, curvature = (
                     np.where(rows, moved, offsets),

@@ -37,9 +37,9 @@ def label_conflict(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     if common.sum() < MIN_COMMON:
         return 0.0
     distances = np.linalg.norm(p[common][:, None] - q[common][None], axis=2)
-    own = np.diag(distances)
-    conflicts = [(own > distances.min(axis=axis)).mean() for axis in (0, 1)]
-    return float(np.mean(conflicts))
+    own = distances.diagonal()
+    number = sum(np.count_nonzero(own > distances.min(axis=axis)) / len(own) for axis in (0, 1))
+    return float(number / 2)
 
 
 def differ_significantly(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats
+from thalweg.core.types import Floats, Ints
 from thalweg.theory.inputs import as_array, distribution, positive, share
+
+Bools = npt.NDArray[np.bool_]
 
 
 class FixedShare(NamedTuple):
@@ -73,7 +76,7 @@ def fixed_shares(
     [[0.6667, 0.3333], [0.3333, 0.6667]]
     """
     eta, alpha = positive(eta, "eta"), _at_most_one(alpha, "alpha")
-    starts = [distribution(each, "weights").tolist() for each in weights]
+    starts = [distribution(each, "weights") for each in weights]
     table = as_array(losses, "losses")
     number = len(starts[0]) if starts else 0
     is_valid = table.ndim == 2 and all(len(start) == table.shape[1] for start in starts)
@@ -88,35 +91,61 @@ def fixed_shares(
             f"{list(sizes)}."
         )
     is_missing = np.isnan(table)
-    missing: dict[int, list[int]] = {}  # the predictors without a loss, of samples with some
     if is_missing.any():
-        for sample, predictor in zip(
-            *(each.tolist() for each in is_missing.nonzero()), strict=True
-        ):
-            missing.setdefault(sample, []).append(predictor)
         lowest = np.where(is_missing, np.inf, table).min(axis=1, initial=np.inf, keepdims=True)
         lowest = np.where(np.isfinite(lowest), lowest, 0.0)
         excess = np.where(is_missing, lowest, table) - lowest
-        factors = np.where(is_missing, 0.0, np.exp(-eta * excess)).tolist()
+        factors = np.where(is_missing, 0.0, np.exp(-eta * excess))
     else:
         lowest = table.min(axis=1, keepdims=True) if number else np.zeros((len(table), 1))
-        factors = np.exp(-eta * (table - lowest)).tolist()
-    ends = np.cumsum([0, *sizes]).tolist()
-    runs = [
-        _share_weights(start, factors[first:last], missing, first, alpha)
-        for start, first, last in zip(starts, ends, ends[1:], strict=False)
-    ]
-    weights_before = [weight for each, _, _ in runs for weight in each]
-    before = np.array(weights_before, dtype=np.float64).reshape(table.shape)
-    ratios = np.array([ratio for _, _, each in runs for ratio in each], dtype=np.float64)
+        factors = np.exp(-eta * (table - lowest))
+    before, after, ratios = _share_weights(
+        np.array(starts).reshape(len(starts), number),
+        factors,
+        is_missing,
+        np.array(sizes, dtype=np.int64),
+        alpha,
+    )
     mix_losses = lowest[:, 0] - np.log(ratios) / eta
+    ends = np.cumsum([0, *sizes]).tolist()
     return [
-        FixedShare(before[first:last], np.array(after, dtype=np.float64), mix_losses[first:last])
-        for (_, after, _), first, last in zip(runs, ends, ends[1:], strict=False)
+        FixedShare(before[first:last], row, mix_losses[first:last])
+        for row, first, last in zip(after, ends, ends[1:], strict=False)
     ]
 
 
-def _share_weights(
+class SharedWeights(NamedTuple):
+    """The weights of K forecasters with n samples in all."""
+
+    before: Floats  # (n, J) before each sample
+    after: Floats  # (K, J) after the last sample of each forecaster
+    ratios: Floats  # (n,) the sums of the weights after a loss, divided by those before it
+
+
+def share_weights(
+    starts: Floats, factors: Floats, is_missing: Bools, sizes: Ints, alpha: float
+) -> SharedWeights:
+    """Multiply weights by factors (n, J), and share them, sample by sample.
+
+    `starts` (K, J) are the weights of the forecasters before their samples; the first `sizes[0]`
+    samples are those of the first one. `is_missing` (n, J) marks predictors without a loss.
+    """
+    ends = np.cumsum([0, *sizes]).tolist()
+    missing: dict[int, list[int]] = {}  # the predictors without a loss, of samples with some
+    for sample, predictor in zip(*(each.tolist() for each in is_missing.nonzero()), strict=True):
+        missing.setdefault(sample, []).append(predictor)
+    runs = [
+        _share_weights_of_one(start, factors[first:last].tolist(), missing, first, alpha)
+        for start, first, last in zip(starts.tolist(), ends, ends[1:], strict=False)
+    ]
+    return SharedWeights(
+        np.array([weight for each, _, _ in runs for weight in each]).reshape(factors.shape),
+        np.array([after for _, after, _ in runs]).reshape(starts.shape),
+        np.array([ratio for _, _, each in runs for ratio in each], dtype=np.float64),
+    )
+
+
+def _share_weights_of_one(
     now: list[float],
     factors: list[list[float]],
     missing: Mapping[int, list[int]],
@@ -134,10 +163,10 @@ def _share_weights(
     for number, sample in enumerate(factors, first):  # plain floats: there are few predictors
         before += now
         moved = list(map(operator.mul, now, sample))
-        total = sum(moved)
+        total = _add_up(moved)
         if missing and (absent := missing.get(number)):
             # One minus the rest would be inexact, or 0, if nearly all weight is on absent ones.
-            old = sum([weight for j, weight in enumerate(now) if j not in absent])
+            old = _add_up([weight for j, weight in enumerate(now) if j not in absent])
             has_weight = total > 0
             ratios.append(total / old if has_weight else 1.0)
             moved = [weight / total * old for weight in moved] if has_weight else now
@@ -151,6 +180,21 @@ def _share_weights(
             ratios.append(1.0)
             now = [kept * weight + added for weight in now]
     return before, now, ratios
+
+
+def _add_up(weights: list[float]) -> float:
+    """Return the sum with a rounding after each number; `sum` rounds once since Python 3.12."""
+    return functools.reduce(operator.add, weights, 0.0)
+
+
+ShareWeights = Callable[[Floats, Floats, Bools, Ints, float], SharedWeights]
+_share_weights: ShareWeights = share_weights
+
+
+def use_share_weights(function: ShareWeights) -> None:
+    """Let `fixed_shares` use a faster function that computes the bits of `share_weights`."""
+    global _share_weights
+    _share_weights = function
 
 
 def mix_regret_bound(

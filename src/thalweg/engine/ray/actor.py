@@ -21,7 +21,7 @@ from thalweg.engine.stack_tasks import StackTask, Trainer
 from thalweg.engine.workers import make_trainer
 from thalweg.local import Geometry, LocalTraining, Objective
 from thalweg.losses import Loss
-from thalweg.native.library import VARIABLE, use_native_sum
+from thalweg.native.library import VARIABLE, use_native_loops
 from thalweg.native.trainer import NativeTrainer, make_native_trainer
 from thalweg.nets import Net
 
@@ -95,7 +95,7 @@ class TrainingActor:
             return f"expected {wanted}, got: {str(error).rstrip('.')}"
         if found != wanted:
             return f"expected {wanted}, got {found}"
-        use_native_sum()
+        use_native_loops()
         if is_on_cpu:
             self._trainer = make_trainer(*parts, data, 1, *fixed, use_native=True)
             return None

@@ -90,6 +90,8 @@ def act_on_alarms(
     state: AlarmState, recipe: Recipe, jobs: list[Job], broadcast: Broadcast
 ) -> tuple[AlarmState, list[Job], Broadcast]:
     """Scale the learning rates of clients with a pending alarm; broadcast the alarm to them."""
+    if not (state.is_pending.any() or state.lr_rounds_left.any()):
+        return state, jobs, broadcast
     effect, clients = recipe.effect, np.array([job.client for job in jobs], dtype=np.int64)
     is_pending, lr_rounds_left = state.is_pending, state.lr_rounds_left.copy()
     lr_rounds_left[clients[is_pending[clients]]] = len(effect.lr_scales)
@@ -235,8 +237,10 @@ def apply_alarm(
 
     `predict` is that of the received model, for recipes whose alarm drops outdated samples.
     """
-    messages, forecast = ctx.received.get("alarm", {}), ctx.program.forecast
-    margin = ctx.program.recipe.effect.drop_margin
+    messages = ctx.received.get("alarm")
+    if not messages:
+        return state
+    forecast, margin = ctx.program.forecast, ctx.program.recipe.effect.drop_margin
     if "drop" in messages and messages["drop"][0] > 0 and margin is not None:
         assert predict is not None, "an alarm that drops samples needs predictions"
         state = _drop_outdated(ctx.program, ctx.client, state, predict, margin)

@@ -9,6 +9,7 @@
 #include "loss.c"
 #include "supports.c"
 #include "combine.c"
+#include "share_weights.c"
 
 /* --- workspace --- */
 
