@@ -32,8 +32,8 @@ from thalweg.network.flower.trust import NodeTrust, check_safe, check_server, lo
 PORT = 8470
 POLL_S = 0.2
 CONNECT_POLL_S = 2.0  # seconds between two connection attempts
-# After a rejection, until the SuperNode stops: the server reads the last response meanwhile. One
-# that was sent in part would block the server until Flower discards it after three minutes.
+# After a rejection, until the SuperNode stops: the server reads the last response meanwhile,
+# so that it reports the rejection and the client's number is free.
 DELIVERY_S = 3.0
 COUNTERS = (
     "received",

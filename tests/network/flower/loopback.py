@@ -22,6 +22,7 @@ from thalweg.network.flower.runner import write_secret
 from thalweg.network.flower.server_processes import json_objects
 
 LIMIT_S = 300.0  # for each wait of a test
+QUICK_NODE = ("-m", "thalweg.network.flower.quick_node")
 PROGRAMS = Path(sys.executable).parent
 APP = """
 [project]
@@ -89,7 +90,9 @@ class Loopback:
         module = (sys.executable, "-m", "thalweg.network.edge")
         self.start(f"daemon{number}", *module, *state, *where, *options)
 
-    def start_node(self, number: int, is_quick: bool = True) -> None:
+    def start_node(
+        self, number: int, is_quick: bool = True, program: tuple[str, ...] = QUICK_NODE
+    ) -> None:
         """Start a SuperNode with a runner, or one that starts a process per message."""
         config = f'thalweg-socket="{self.socket(number)}"'
         own = ["--host", "127.0.0.1", "--port", str(port := free_port()), "--node-config", config]
@@ -99,8 +102,8 @@ class Loopback:
             return
         write_secret(secret := self.folder / f"secret{number}")
         known = ("--superexec-auth-secret-file", str(secret))
-        module = (sys.executable, "-m", "thalweg.network.flower.quick_node")
-        self.start(f"node{number}", *module, *own, "--isolation", "process", *known)
+        quick = (sys.executable, *program, *own, "--isolation", "process")
+        self.start(f"node{number}", *quick, *known)
         module = (sys.executable, "-m", "thalweg.network.flower.runner")
         address = ("--runtime-api-address", f"127.0.0.1:{port}")
         self.start(f"runner{number}", *module, *address, *known)

@@ -14,6 +14,7 @@ from network.flower.runs import tiny_plan
 from thalweg.core.errors import RunError
 from thalweg.core.files import seal
 from thalweg.engine.plan import plan_to_toml
+from thalweg.network.edge.device_client import DeviceOptions
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower import nodes as module
 from thalweg.network.flower.node_keys import NodeKeys
@@ -42,8 +43,14 @@ class Server:
         self.registry = ClientRegistry(self.folder, 5, node_keys)
         self.nodes = Nodes(self.grid, self.registry, SCHEMA, self._invite, self.events.append)
 
-    def connect(self, node: int, name: str = "", requested: int | None = None) -> Device:
-        device = Device(self.folder / (name or f"device{node}"), requested)
+    def connect(
+        self,
+        node: int,
+        name: str = "",
+        requested: int | None = None,
+        options: DeviceOptions | None = None,
+    ) -> Device:
+        device = Device(self.folder / (name or f"device{node}"), requested, options)
         self.grid.devices[node] = device
         self.devices.append(device)
         return device
@@ -149,6 +156,52 @@ def test_clients_beyond_the_size_of_the_run_are_rejected(server: Server) -> None
         server.connect(node)
     assert sorted(server.poll(3)) == [0, 1, 2, 3, 4]
     assert "has 5 clients, and all of them have joined already" in server.reasons("rejected")[0]
+
+
+def test_number_of_a_client_that_rejects_its_first_invitation_is_free(server: Server) -> None:
+    server.connect(100, options=DeviceOptions(model="other.py:model"))
+    assert server.poll(3) == {}
+    assert server.nodes.rejected == {RejectionCode.MODEL: 1}
+    assert server.registry.entries == {}
+    del server.grid.devices[100]
+    server.connect(101)
+    server.connect(102)
+    assert server.poll() == {0: 101, 1: 102}
+    assert [event["event"] for event in server.events] == ["rejected", "joined", "joined"]
+
+
+def test_client_that_has_joined_keeps_its_number_when_it_rejects_an_invitation(
+    server: Server,
+) -> None:
+    server.connect(100)
+    assert server.poll() == {0: 100}
+    server.devices.pop().stop()
+    server.connect(100, options=DeviceOptions(model="other.py:model"))
+    server.nodes.recheck(0)
+    assert server.poll() == {}
+    assert server.nodes.rejected == {RejectionCode.MODEL: 1}
+    server.connect(101)
+    assert server.poll() == {1: 101}
+
+
+def test_client_whose_acceptance_was_lost_keeps_its_number(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state folder has the number, although the server does not know that it accepted."""
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 1e-9)
+    device = server.connect(100)
+    server.grid.fate = lambda node, frame: "dropped" if frame.kind == "invitation" else "arrives"
+    server.poll()
+    assert "invitation" in device.handled
+    device.stop()
+    server.devices.remove(device)
+    server.grid.fate = lambda node, frame: "arrives"
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 60.0)
+    server.connect(100, options=DeviceOptions(model="other.py:model"))
+    assert server.poll() == {}
+    assert server.nodes.rejected == {RejectionCode.MODEL: 1}
+    server.connect(101)
+    assert server.poll() == {1: 101}
 
 
 def test_rejected_nodes_are_counted_by_code_until_they_join(server: Server) -> None:

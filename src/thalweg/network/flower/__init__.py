@@ -2,7 +2,7 @@
 
 Server: `server_processes` starts a SuperLink (`loopback_only`) and the ServerApp (`server_app`),
 which runs the engine's loop with a `FlowerFederation` (`federation`, `nodes`, `registry`,
-`transport`). Client: `client_processes` starts the daemon (`network.edge`), a SuperNode
+`transport`, `inbox`). Client: `client_processes` starts the daemon (`network.edge`), a SuperNode
 (`quick_node`) and the `runner` between them. Both: `messenger`, `processes`, `guard`, `liveness`,
 `timing`, `certs` and `trust`.
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from thalweg.network.edge.socket import Frame
+from thalweg.network.flower.inbox import Inbox, open_inbox
 from thalweg.network.rejections import describe_code
 
 if TYPE_CHECKING:
@@ -36,8 +37,13 @@ def pack(frame: Frame) -> RecordDict:
     return RecordDict({PAYLOAD: ArrayRecord({BYTES: array}), HEADER: header})
 
 
-def unpack(message: Message) -> Frame:
-    """Convert a Flower message to a frame; its kind is `lost` for errors and unknown contents."""
+def unpack(message: Message | str) -> Frame:
+    """Convert a Flower message to a frame; its kind is `lost` for errors and unknown contents.
+
+    A text is the reason why there is no message.
+    """
+    if isinstance(message, str):
+        return Frame("lost", reason=message)
     if message.has_error():
         return Frame("lost", reason=_last_line(message.error.reason or NO_REASON))
     try:
@@ -69,6 +75,10 @@ class GridMessenger:
     grid: Grid
     group: str = ""
     _until: dict[str, float] = field(default_factory=dict)  # expiry of pending messages, by id
+    _inbox: Inbox = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._inbox = open_inbox(self.grid)
 
     def send(
         self, node: int, kind: str, payload: bytes, message_type: str, ttl: float
@@ -83,12 +93,12 @@ class GridMessenger:
         return None
 
     def collect(self) -> list[tuple[str, Frame]]:
-        """Return new responses with the ids of their messages; forget expired messages."""
-        if not self._until:
-            return []
+        """Return new responses with the ids of their messages; forget expired messages.
+
+        A response that has arrived in part is left for the next call.
+        """
         responses = []
-        for response in self.grid.pull_messages(list(self._until)):
-            message_id = response.metadata.reply_to_message_id
+        for message_id, response in self._inbox.pull(list(self._until)):
             if self._until.pop(message_id, None) is not None:
                 responses.append((message_id, unpack(response)))
         now = time.monotonic()

@@ -75,6 +75,7 @@ class Nodes:
         self._messenger = GridMessenger(grid)
         self._nodes: dict[int, ConnectedNode] = {}
         self._late: dict[int, int] = {}  # rounds in a row without a response, by client
+        self._offered = set[int]()  # new numbers that their clients have not accepted yet
         # Nodes that were rejected and have not joined since, also those that have disconnected.
         self.rejected: Counter[RejectionCode] = Counter()
 
@@ -164,6 +165,8 @@ class Nodes:
         if frame.kind in ("lost", "rejected"):  # its daemon is not running, or has failed
             if frame.kind == "rejected":
                 self._set_code(entry, read_code(frame.reason))
+                if entry.step == "invited":
+                    self._free_number(entry)
             self._retry_later(entry, describe_failure(frame))
             return
         try:
@@ -188,6 +191,10 @@ class Nodes:
                 f"{entry.node}; was it copied? Every client needs a folder of its own (--state).",
             )
         entry.identity, entry.client = response.identity, number
+        if number not in self._registry.taken:
+            self._offered.add(number)
+        elif response.run is not None:
+            self._offered.discard(number)  # accepted, but the response was lost
         # Recorded before the client has accepted, so that no other client gets the same number.
         self._registry.record(response.identity, number, entry.node)
         payload = handshake_to_bytes(self._make_invitation(self._registry.run, number))
@@ -198,12 +205,23 @@ class Nodes:
             hello = from_bytes(payload, self._schema, Hello)
         except BadMessage as error:
             code = _read_rejection(payload)
-            raise error if code is None else Rejected(code) from error
+            if code is None:
+                raise
+            self._free_number(entry)
+            raise Rejected(code) from error
         if hello.client != entry.client:
             raise BadMessage(f"expected Hello of client {entry.client}, got {hello.client}.")
+        self._offered.discard(entry.client)
         entry.step, entry.tries, entry.reason = "joined", 0, ""
         self._set_code(entry, None)
         self._on_event({"event": "joined", "client": entry.client, "node": str(entry.node)})
+
+    def _free_number(self, entry: ConnectedNode) -> None:
+        """Free the number of a client that rejected its invitation, if it has never joined."""
+        if entry.client in self._offered:
+            self._offered.discard(entry.client)
+            self._registry.remove(entry.client)
+            entry.client = -1
 
     def _reject(self, entry: ConnectedNode, error: Exception) -> None:
         """Send the node a rejection; the run continues without it."""

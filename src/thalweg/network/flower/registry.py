@@ -29,7 +29,7 @@ class ClientEntry:
 
 
 class ClientRegistry:
-    """The map from identities to numbers 0 .. N-1, which do not change.
+    """The map from identities to numbers 0 .. N-1. A client that has joined keeps its number.
 
     A node has one number: a new client at a known node takes the number of the previous one, so
     that a node cannot take several numbers. Flower identifies a node by its key. A device that lost
@@ -48,6 +48,11 @@ class ClientRegistry:
             self._read()
         else:
             self._write()
+
+    @property
+    def taken(self) -> set[int]:
+        """The numbers in use."""
+        return {entry.number for entry in self.entries.values()}
 
     def find_number(self, response: IdentityResponse, node: int) -> int:
         """Return the client's number: known, of its node, requested or lowest free, in this
@@ -71,7 +76,7 @@ class ClientRegistry:
                     "another state folder (--state).",
                 )
             return known.number
-        taken = {entry.number for entry in self.entries.values()}
+        taken = self.taken
         if response.requested_number is not None and (
             response.requested_number in taken or response.requested_number >= self.num_clients
         ):
@@ -98,10 +103,16 @@ class ClientRegistry:
         entry = ClientEntry(number, node, self._find_key(node))
         if self.entries.get(identity) == entry:
             return
-        self.entries = {
-            response: other for response, other in self.entries.items() if other.number != number
-        } | {identity: entry}
+        self.entries = self._without(number) | {identity: entry}
         self._write()
+
+    def remove(self, number: int) -> None:
+        """Remove the client with this number, which has never joined."""
+        self.entries = self._without(number)
+        self._write()
+
+    def _without(self, number: int) -> dict[str, ClientEntry]:
+        return {each: entry for each, entry in self.entries.items() if entry.number != number}
 
     def _find_key(self, node: int) -> str:
         """Return the digest of the key of a node; empty: without keys, or not known."""

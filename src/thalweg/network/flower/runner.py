@@ -29,7 +29,9 @@ VERSION = "1.41."  # supported version of Flower
 SECRET_BYTES = 32
 
 
-def check_flower_version() -> None:
+def check_flower_version(
+    otherwise: str = "a device would run code that the server sends",
+) -> None:
     """Reject other versions of Flower than the supported one.
 
     Without this process, the SuperNode would run the program that came with the run.
@@ -37,8 +39,8 @@ def check_flower_version() -> None:
     version = metadata.version("flwr")
     require(
         version.startswith(VERSION),
-        f"expected Flower {VERSION}x, got {version}: with another version, a device would run "
-        "code that the server sends. Install it with pip install 'thalweg[flower]'.",
+        f"expected Flower {VERSION}x, got {version}: with another version, {otherwise}. Install it "
+        "with pip install 'thalweg[flower]'.",
     )
 
 

@@ -1,0 +1,151 @@
+"""Receives responses through a grid without waiting for one that has arrived in part.
+
+A SuperNode announces a response and then uploads its objects, the message itself last. Flower's
+`pull_messages` returns a response once, and waits until all of its objects have arrived: three
+minutes if the sender has died, in which the server would do nothing else. `HttpInbox` remembers the
+responses that were announced, and leaves those that are incomplete for the next call. It uses
+internal interfaces of Flower and therefore supports one version only (`check_flower_version`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from flwr.app import Message
+
+from thalweg.network.flower.runner import check_flower_version
+
+if TYPE_CHECKING:
+    from flwr.serverapp import Grid  # not needed by clients, and slow to import
+    from flwr.superlink.grid import HttpGrid
+
+DISCARDED = "it stopped sending its response, which Flower has discarded"
+INVALID = "its response is not a message of Flower"
+
+
+class Inbox(Protocol):
+    """Returns new responses to some messages, each with the id of its message.
+
+    A text instead of a response is the reason why there will be none.
+    """
+
+    def pull(self, message_ids: Collection[str]) -> list[tuple[str, Message | str]]: ...
+
+
+def open_inbox(grid: Grid) -> Inbox:
+    """Return the inbox of a grid."""
+    check_flower_version("the server could not receive responses")
+    from flwr.superlink.grid import HttpGrid
+
+    return HttpInbox(grid) if isinstance(grid, HttpGrid) else LocalInbox(grid)
+
+
+class LocalInbox:
+    """For a grid in this process, where responses are always complete."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def pull(self, message_ids: Collection[str]) -> list[tuple[str, Message | str]]:
+        responses = self._grid.pull_messages(list(message_ids))
+        return [(response.metadata.reply_to_message_id, response) for response in responses]
+
+
+class Incomplete(Exception):
+    """An object of a response has not arrived."""
+
+
+@dataclass
+class Announced:
+    """A response that was announced: the ids of its objects, and the contents received so far."""
+
+    response_id: str
+    object_ids: list[str]  # the message itself is the first: it is uploaded last
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+
+class HttpInbox:
+    """For the grid of a SuperLink. It forgets responses to messages that `pull` does not name."""
+
+    def __init__(self, grid: HttpGrid) -> None:
+        self._grid = grid
+        self._announced: dict[str, Announced] = {}  # by the message that it responds to
+
+    def pull(self, message_ids: Collection[str]) -> list[tuple[str, Message | str]]:
+        from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
+
+        for message_id in self._announced.keys() - set(message_ids):
+            self._delete(self._announced.pop(message_id))
+        self._pull_announcements([each for each in message_ids if each not in self._announced])
+        responses: list[tuple[str, Message | str]] = []
+        for message_id, announced in list(self._announced.items()):
+            try:
+                self._pull_objects(announced)
+            except Incomplete:
+                continue
+            except ObjectPullError:
+                responses.append((message_id, DISCARDED))
+            else:
+                self._delete(announced)
+                responses.append((message_id, _inflate(announced)))
+            del self._announced[message_id]
+        return responses
+
+    def _pull_announcements(self, message_ids: list[str]) -> None:
+        from flwr.proto.runtime_pb2 import PullAppMessagesRequest
+        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+
+        if not message_ids:
+            return
+        request = PullAppMessagesRequest(message_ids=message_ids)
+        found = self._grid._runtime_client.PullMessages(request)
+        for message, tree in zip(found.messages_list, found.message_object_trees, strict=True):
+            object_ids = [each.object_id for each in iterate_object_tree(tree)]
+            self._announced[message.metadata.reply_to_message_id] = Announced(
+                message.metadata.message_id, object_ids[::-1]
+            )
+
+    def _pull_objects(self, announced: Announced) -> None:
+        """Pull the objects that have arrived; raise `Incomplete` if one has not."""
+        from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
+        from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError, pull_objects
+
+        pull_object = make_pull_object_fn_protobuf(
+            self._grid._runtime_client.PullObject, self._grid.node, self._grid.run.run_id
+        )
+
+        def pull(object_id: str) -> bytes:
+            try:
+                announced.contents[object_id] = pull_object(object_id)
+            except ObjectUnavailableError:
+                raise Incomplete from None  # otherwise Flower would wait
+            return b""
+
+        first, *others = announced.object_ids
+        for object_ids in ([first], others):
+            pull_objects([each for each in object_ids if each not in announced.contents], pull)
+
+    def _delete(self, announced: Announced) -> None:
+        """Delete a response at the SuperLink."""
+        from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+
+        self._grid._runtime_client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self._grid.node,
+                run_id=self._grid.run.run_id,
+                message_object_id=announced.response_id,
+            )
+        )
+
+
+def _inflate(announced: Announced) -> Message | str:
+    """Decode a complete response; the contents are the sender's and may be anything."""
+    from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+    try:
+        response = inflate_object_from_contents(announced.response_id, announced.contents)
+    except Exception:  # of any class, from each decoder of Flower
+        return INVALID
+    return response if isinstance(response, Message) else INVALID
