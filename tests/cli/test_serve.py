@@ -22,6 +22,7 @@ from thalweg.cli.serve import (
 )
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.data import Table
+from thalweg.data.huggingface import HuggingFace
 from thalweg.engine.builders import add_default_clipping, add_default_size_limit
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml
 from thalweg.network.flower.certs import make_certs
@@ -269,3 +270,5 @@ def test_listening_server_names_the_columns_of_its_table() -> None:
         format_event({**where, "data_options": options})
     )
     assert "--data replay:FILE --state" in format_event({**where, "data_options": ""})
+    hub = HuggingFace("owner/name", label="kind")
+    assert describe_data_options(hub) == "label=kind", "FILE stands for the name"

@@ -112,3 +112,6 @@ def test_many_texts_most_of_which_are_numbers_are_rejected_with_the_others() -> 
     expected = r"61 different texts, most of which are numbers, but not '\?' \(row 61\); expected"
     with pytest.raises(DataError, match=expected):
         Dataset.from_frame(columns, label="sick")
+    more = {"size": [*texts, "3"], "a": [None, *range(61)], "sick": [0, 1] * 31}
+    with pytest.raises(DataError, match=r"without the rows that .* drops: .*'\?' \(row 60\)"):
+        Dataset.from_frame(more, label="sick", missing="drop")

@@ -233,3 +233,5 @@ def test_an_alarm_without_predictions_of_arriving_samples_is_rejected(
 def test_settings_behind_commas_are_rejected_with_the_options_to_use() -> None:
     with pytest.raises(ConfigError, match=r"Use fedavg --set local.lr=0.2, or overrides="):
         make_plan("fedavg,local.lr=0.2", "digits-full")
+    with pytest.raises(ConfigError, match="unknown recipe 'fedavg,fedprox'"):
+        make_plan("fedavg,fedprox", "digits-full")

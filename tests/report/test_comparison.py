@@ -95,6 +95,11 @@ def test_runs_have_the_names_of_their_clients_and_the_meaning_of_an_alarm(tmp_pa
     assert cell.alarm_meaning == "the error on arriving samples has changed (ddm)"
 
 
+def test_repeated_recipe_is_rejected_with_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"Remove fedprox, .* \(fedprox,local.lr=0.01\)"):
+        thalweg.compare(["fedavg", "fedprox", "fedprox"], "digits-partial")
+
+
 def test_unknown_setting_is_rejected_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'capcity'.*'capacity'"):
         thalweg.compare(["fedavg"], "digits-partial", capcity=16)

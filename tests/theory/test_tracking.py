@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from thalweg.core.errors import ConfigError
 from thalweg.theory import (
     fixed_share,
+    fixed_shares,
     mix_regret_bound,
     optimal_alpha,
     optimal_eta,
@@ -197,3 +198,9 @@ def test_a_weight_that_rounding_removes_changes_nothing() -> None:
     found = fixed_share([1.0, 1e-20], [[np.nan, 0.5]], eta=1.0, alpha=0.0)
     assert found.after.tolist() == [1.0, 1e-20]
     assert found.mix_losses.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("sizes", [[2], [1, 2], [-1, 3]])
+def test_sizes_must_be_those_of_the_samples(sizes: list[int]) -> None:
+    with pytest.raises(ConfigError, match="2 numbers of samples with the sum 2, got"):
+        fixed_shares([[0.5, 0.5]] * 2, np.zeros((2, 2)), sizes, eta=1.0, alpha=0.1)

@@ -298,7 +298,7 @@ class _EventPrinter:
 
 
 def describe_data_options(data: DataSource) -> str:
-    """Return the settings of a data set but its path, as options of `thalweg join --data`.
+    """Return the settings of a data set but its path or name, as options of `thalweg join --data`.
 
     >>> from thalweg.data import Table
     >>> describe_data_options(Table("sales.csv", label="price", drop=("a", "b")))
@@ -307,7 +307,8 @@ def describe_data_options(data: DataSource) -> str:
     changed = {
         field.name: value
         for field in plan_fields(data)
-        if field.name != "path" and (value := getattr(data, field.name)) != get_default(field)
+        if field.metadata.get("meaning") != "path"
+        and (value := getattr(data, field.name)) != get_default(field)
     }
     texts = {
         name: ",".join(map(str, value if isinstance(value, tuple) else [value]))

@@ -138,6 +138,7 @@ def dataset_from_table(
     if rules.missing == "drop":
         table = _drop_missing(table, names, where)
         test = None if test is None else _drop_missing(test, names, f"{where}, test part")
+        where = f"{where} without the rows that missing=drop drops"  # rows are counted without them
     num_train = None if test is None else table.num_rows
     if test is not None:
         table = _join(table, test, where)

@@ -79,7 +79,7 @@ def get_recipe(name: str) -> Recipe:
     ('Dds', 'Proximal', 'ShiftAware')
     """
     alone, *settings = (part.strip() for part in name.split(","))
-    if settings:
+    if settings and all("=" in setting for setting in settings):
         options = " ".join(f"--set {setting}" for setting in settings)
         raise ConfigError(
             f"expected the name of one recipe, got {name!r}. Only lists of recipes have settings "

@@ -283,10 +283,11 @@ def comparison_jobs(
     require(len(arguments.seeds) > 0, "a comparison needs at least one seed.")
     require(len(recipes) > 0, "a comparison needs at least one recipe.")
     labels = [recipe if isinstance(recipe, str) else recipe.name for recipe in recipes]
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
     require(
-        len(set(labels)) == len(labels),
-        f"recipes must have different names, got {labels}. Remove one, or change a setting of it "
-        f"({labels[0]},local.lr=0.01).",
+        repeated is None,
+        f"recipes must have different names, got {labels}. Remove {repeated}, or change a setting "
+        f"of it ({repeated},local.lr=0.01).",
     )
     parts = [recipe_parts(each) if isinstance(each, str) else [each] for each in recipes]
     check_used_by([find_method(name) for name, *_ in parts], arguments.setting_names)

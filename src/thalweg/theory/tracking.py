@@ -85,7 +85,7 @@ def fixed_shares(
             f"losses must be finite or nan, with a column for each of {number} predictors, got "
             f"shape {table.shape}."
         )
-    if len(sizes) != len(starts) or sum(sizes) != len(table):
+    if len(sizes) != len(starts) or sum(sizes) != len(table) or min(sizes, default=0) < 0:
         raise ConfigError(
             f"sizes must be {len(starts)} numbers of samples with the sum {len(table)}, got "
             f"{list(sizes)}."

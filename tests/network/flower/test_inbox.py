@@ -23,10 +23,10 @@ from thalweg.core.errors import ConfigError
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower import runner
-from thalweg.network.flower.inbox import DISCARDED, INVALID
+from thalweg.network.flower.inbox import DISCARDED, INVALID, OVERHEAD_BYTES, TOO_LARGE
 from thalweg.network.flower.messenger import GridMessenger, pack
 
-RUN = 7
+RUN, MAX_BYTES = 7, 1000
 
 
 class FakeLink:
@@ -81,7 +81,7 @@ class Server:
         grid = HttpGrid(token="a token")
         grid._client = self.link  # type: ignore[assignment]
         grid.set_run(Run.create_empty(RUN))
-        self.messenger = GridMessenger(grid)
+        self.messenger = GridMessenger(grid, MAX_BYTES)
         self.messenger._until = dict.fromkeys(message_ids, float("inf"))
 
     def collect(self) -> dict[str, bytes | str]:
@@ -153,6 +153,28 @@ def test_response_that_is_no_message_is_lost() -> None:
     del tree.children[:]
     server.link.announced[1][0].metadata.message_id = other.children[0].object_id
     assert server.collect() == {"a": INVALID, "b": INVALID}
+
+
+@pytest.mark.parametrize(
+    "size, is_accepted", [(MAX_BYTES, True), (MAX_BYTES + OVERHEAD_BYTES, False)]
+)
+def test_response_that_is_too_large_is_lost(size: int, is_accepted: bool) -> None:
+    server = Server("a")
+    objects = server.link.announce("a", bytes(size))
+    server.link.objects |= objects
+    assert server.collect() == {"a": bytes(size) if is_accepted else TOO_LARGE}
+    assert server.link.confirmed == [list(objects)[-1]]
+
+
+def test_array_that_repeats_its_parts_is_lost_before_it_is_decoded() -> None:
+    """The sender uploads about 1000 bytes, of which the array would have 1000 copies and more."""
+    server = Server("a")
+    server.link.objects |= server.link.announce("a", bytes(1000))
+    for object_id, content in server.link.objects.items():
+        count = OVERHEAD_BYTES // 1000 + 1
+        repeated = b"[" + b", ".join([b"0"] * count) + b"]"
+        server.link.objects[object_id] = content.replace(b"[0]", repeated)
+    assert server.collect() == {"a": TOO_LARGE}
 
 
 def test_other_version_of_flower_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,20 @@ A SuperNode announces a response and then uploads its objects, the message itsel
 minutes if the sender has died, in which the server would do nothing else. `HttpInbox` remembers the
 responses that were announced, and leaves those that are incomplete for the next call. It uses
 internal interfaces of Flower and therefore supports one version only (`check_flower_version`).
+
+The sender determines how many objects a response has, and how often an array repeats one of them.
+`HttpInbox` therefore limits the bytes that it receives, and those of the decoded arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from flwr.app import Message
+from flwr.app import Array, Message
 
 from thalweg.network.flower.runner import check_flower_version
 
@@ -21,8 +26,10 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid  # not needed by clients, and slow to import
     from flwr.superlink.grid import HttpGrid
 
+OVERHEAD_BYTES = 1 << 20  # of a response: names, headers and ids
 DISCARDED = "it stopped sending its response, which Flower has discarded"
 INVALID = "its response is not a message of Flower"
+TOO_LARGE = "its response is larger than a message of this run can be"
 
 
 class Inbox(Protocol):
@@ -34,12 +41,13 @@ class Inbox(Protocol):
     def pull(self, message_ids: Collection[str]) -> list[tuple[str, Message | str]]: ...
 
 
-def open_inbox(grid: Grid) -> Inbox:
-    """Return the inbox of a grid."""
+def open_inbox(grid: Grid, max_bytes: int) -> Inbox:
+    """Return the inbox of a grid for responses with payloads of at most `max_bytes`."""
     check_flower_version("the server could not receive responses")
     from flwr.superlink.grid import HttpGrid
 
-    return HttpInbox(grid) if isinstance(grid, HttpGrid) else LocalInbox(grid)
+    limit = max_bytes + OVERHEAD_BYTES
+    return HttpInbox(grid, limit) if isinstance(grid, HttpGrid) else LocalInbox(grid)
 
 
 class LocalInbox:
@@ -57,6 +65,10 @@ class Incomplete(Exception):
     """An object of a response has not arrived."""
 
 
+class TooLarge(Exception):
+    """The objects of a response have too many bytes."""
+
+
 @dataclass
 class Announced:
     """A response that was announced: the ids of its objects, and the contents received so far."""
@@ -64,13 +76,24 @@ class Announced:
     response_id: str
     object_ids: list[str]  # the message itself is the first: it is uploaded last
     contents: dict[str, bytes] = field(default_factory=dict)
+    num_bytes: int = 0  # of the contents
+    lock: threading.Lock = field(default_factory=threading.Lock)  # objects are pulled by threads
+
+    def add(self, object_id: str, content: bytes, max_bytes: int) -> bool:
+        """Add a content; return whether all of them have at most `max_bytes`."""
+        with self.lock:
+            if object_id not in self.contents:
+                self.num_bytes += len(content)
+                if self.num_bytes <= max_bytes:
+                    self.contents[object_id] = content
+            return self.num_bytes <= max_bytes
 
 
 class HttpInbox:
     """For the grid of a SuperLink. It forgets responses to messages that `pull` does not name."""
 
-    def __init__(self, grid: HttpGrid) -> None:
-        self._grid = grid
+    def __init__(self, grid: HttpGrid, max_bytes: int) -> None:
+        self._grid, self._max_bytes = grid, max_bytes
         self._announced: dict[str, Announced] = {}  # by the message that it responds to
 
     def pull(self, message_ids: Collection[str]) -> list[tuple[str, Message | str]]:
@@ -87,9 +110,12 @@ class HttpInbox:
                 continue
             except ObjectPullError:
                 responses.append((message_id, DISCARDED))
+            except TooLarge:
+                self._delete(announced)
+                responses.append((message_id, TOO_LARGE))
             else:
                 self._delete(announced)
-                responses.append((message_id, _inflate(announced)))
+                responses.append((message_id, self._inflate(announced)))
             del self._announced[message_id]
         return responses
 
@@ -108,7 +134,10 @@ class HttpInbox:
             )
 
     def _pull_objects(self, announced: Announced) -> None:
-        """Pull the objects that have arrived; raise `Incomplete` if one has not."""
+        """Pull the objects that have arrived.
+
+        Raise `Incomplete` if one has not, and `TooLarge` if they have too many bytes.
+        """
         from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
         from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError, pull_objects
 
@@ -118,9 +147,11 @@ class HttpInbox:
 
         def pull(object_id: str) -> bytes:
             try:
-                announced.contents[object_id] = pull_object(object_id)
+                content = pull_object(object_id)
             except ObjectUnavailableError:
                 raise Incomplete from None  # otherwise Flower would wait
+            if not announced.add(object_id, content, self._max_bytes):
+                raise TooLarge
             return b""
 
         first, *others = announced.object_ids
@@ -139,13 +170,30 @@ class HttpInbox:
             )
         )
 
+    def _inflate(self, announced: Announced) -> Message | str:
+        """Decode a complete response; the contents are the sender's and may be anything."""
+        from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-def _inflate(announced: Announced) -> Message | str:
-    """Decode a complete response; the contents are the sender's and may be anything."""
-    from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+        try:
+            if _count_array_bytes(announced.contents) > self._max_bytes:
+                return TOO_LARGE
+            response = inflate_object_from_contents(announced.response_id, announced.contents)
+        except Exception:  # of any class, from each decoder of Flower
+            return INVALID
+        return response if isinstance(response, Message) else INVALID
 
-    try:
-        response = inflate_object_from_contents(announced.response_id, announced.contents)
-    except Exception:  # of any class, from each decoder of Flower
-        return INVALID
-    return response if isinstance(response, Message) else INVALID
+
+def _count_array_bytes(contents: Mapping[str, bytes]) -> int:
+    """Return the size of all decoded arrays, which can repeat each of their parts."""
+    from flwr.supercore.inflatable.inflatable_object import (
+        get_object_body,
+        get_object_head_values_from_object_content,
+    )
+
+    count = 0
+    for content in contents.values():
+        kind, parts, _ = get_object_head_values_from_object_content(content)
+        if kind == Array.__qualname__:
+            numbers = json.loads(get_object_body(content, Array))["arraychunk_ids"]
+            count += sum(len(contents[parts[number]]) for number in numbers)
+    return count

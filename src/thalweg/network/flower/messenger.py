@@ -73,12 +73,13 @@ class GridMessenger:
     """Sends messages through a grid and matches each response to its message by the message id."""
 
     grid: Grid
+    max_bytes: int  # of the payload of a response
     group: str = ""
     _until: dict[str, float] = field(default_factory=dict)  # expiry of pending messages, by id
     _inbox: Inbox = field(init=False)
 
     def __post_init__(self) -> None:
-        self._inbox = open_inbox(self.grid)
+        self._inbox = open_inbox(self.grid, self.max_bytes)
 
     def send(
         self, node: int, kind: str, payload: bytes, message_type: str, ttl: float

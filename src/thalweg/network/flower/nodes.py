@@ -72,7 +72,8 @@ class Nodes:
     ) -> None:
         self._grid, self._registry, self._schema = grid, registry, schema
         self._make_invitation, self._on_event = make_invitation, on_event
-        self._messenger = GridMessenger(grid)
+        self.max_bytes = schema.max_bytes  # of the payload of a message
+        self._messenger = GridMessenger(grid, self.max_bytes)
         self._nodes: dict[int, ConnectedNode] = {}
         self._late: dict[int, int] = {}  # rounds in a row without a response, by client
         self._offered = set[int]()  # new numbers that their clients have not accepted yet

@@ -37,7 +37,7 @@ class GridTransport:
         share: float = 1.0,
         grace_s: float = 30.0,
     ) -> None:
-        self._nodes, self._messenger = nodes, GridMessenger(grid)
+        self._nodes, self._messenger = nodes, GridMessenger(grid, nodes.max_bytes)
         self._deadline_s, self._max_staleness = deadline_s, max_staleness
         self._on_event, self._sleep = on_event, sleep
         self._share, self._grace_s = share, grace_s
