@@ -83,6 +83,34 @@ def test_words_that_do_not_occur_have_the_parameters_of_the_start() -> None:
     assert set(changed.tolist()) == occurring
 
 
+def test_words_that_do_not_occur_show_a_start_that_is_not_finite() -> None:
+    data = make_texts(num_codes=40)
+    net = FastText(width=5).build(data.input_shape, 3)
+    task, bank = make_task([[4, 4]]), make_bank(net)
+    occurring = set(data.x[task.items].ravel().tolist())
+    absent = min(set(range(1, 40)) - occurring)
+    bank[0, 5 * absent + 2] = np.inf
+    deltas, _ = make_native(net, data, MOMENTUM).train(bank, [task])
+    assert np.flatnonzero(np.isnan(deltas[0])).tolist() == [5 * absent + 2]  # inf - inf
+
+
+def test_memory_of_updates_is_used_again_when_all_views_are_gone() -> None:
+    data = make_texts()
+    net = FastText(width=5).build(data.input_shape, 3)
+    trainer, bank = make_native(net, data, MOMENTUM), make_bank(net)
+    deltas, _ = trainer.train(bank, [make_task([[4, 4]])])
+    held, kept, address = deltas[0, 1:], deltas[0, 1:].copy(), deltas.ctypes.data
+    del deltas
+    others, _ = trainer.train(bank * 2, [make_task([[6]])])
+    assert np.array_equal(held, kept)
+    assert others.ctypes.data != address
+    del others, held
+    expected, _ = make_native(net, data, MOMENTUM).train(bank * 2, [make_task([[6]])])
+    again, _ = trainer.train(bank * 2, [make_task([[6]])])
+    assert again.ctypes.data == address
+    assert np.array_equal(again, expected)
+
+
 def test_predictions() -> None:
     data = make_texts()
     net = FastText(width=11).build(data.input_shape, 3)
@@ -166,7 +194,7 @@ def test_a_model_that_diverges() -> None:
     expected, expected_losses = train_reference(net, data, local, bank, task)
     assert np.isnan(losses).tolist() == np.isnan(expected_losses).tolist()
     assert np.isnan(deltas[0]).any() == np.isnan(expected[0]).any()
-    healthy, _ = trainer.train(bank * 0, [make_task([[6]])])  # sums of gradients are zero again
+    healthy, _ = trainer.train(bank * 0, [make_task([[6]])])  # in the memory of the others
     assert np.isfinite(healthy).all()
 
 

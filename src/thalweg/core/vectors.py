@@ -69,7 +69,12 @@ def find_finite_rows(deltas: Floats32) -> npt.NDArray[np.bool_]:
     """Return (K,) whether all numbers of a row of updates (K, P) are finite."""
     if isinstance(deltas, RemoteRows):
         return deltas.finite_rows()
-    return np.asarray(np.isfinite(deltas).all(axis=1))
+    finite = np.empty(len(deltas), dtype=np.bool_)
+    together = max(1, BLOCK // max(deltas.shape[1], 1))  # a mask of all rows exceeds the cache
+    for first in range(0, len(deltas), together):
+        mine = slice(first, first + together)
+        finite[mine] = np.isfinite(deltas[mine]).all(axis=1)
+    return finite
 
 
 def zero_columns(deltas: Floats32, first: int) -> Floats32:

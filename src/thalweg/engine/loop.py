@@ -283,6 +283,8 @@ def _run_rounds(
         row = round_row(server, updates, session_context) | drifts.make_row(
             before, drifts.clock(server.rnd)
         )
+        rejections = () if updates is None else updates.rejections
+        del updates  # so that the next round can use the memory of its matrix
         if not is_federated(plan.recipe):
             sent = federation.client_pool.num_collected - collected
             row |= {"bytes_down": 0, "bytes_up": sent * sample_bytes(data)}
@@ -307,7 +309,6 @@ def _run_rounds(
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
-            rejections = () if updates is None else updates.rejections
             _save(folder, federation, server, row, rejections, fingerprint, detection)
         if watch is not None:
             watch(Progress(plan, row, server.rnd))

@@ -7,9 +7,10 @@ threads.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import byref
+from ctypes import byref, c_float
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, Protocol
@@ -151,6 +152,7 @@ class NativeTrainer(ModelPredictions):
         self._num_threads = num_threads
         self._pool: ThreadPoolExecutor | None = None
         self._own = threading.local()  # workspaces of each thread
+        self._updates = _ReusedMemory()
 
     @property
     def kernel_name(self) -> str:
@@ -158,7 +160,7 @@ class NativeTrainer(ModelPredictions):
 
     def train(self, bank: Floats32, tasks: Sequence[StackBatches]) -> tuple[Floats32, Floats]:
         ends = np.cumsum([0, *(len(task.models) for task in tasks)])
-        deltas = np.empty((int(ends[-1]), bank.shape[1]), dtype=np.float32)
+        deltas = self._updates.array(int(ends[-1]), bank.shape[1])
         losses = np.empty(int(ends[-1]))
         bank = np.ascontiguousarray(bank, dtype=np.float32)
         assert bank.shape[1] == self._program.num_params
@@ -339,7 +341,6 @@ class NativeTrainer(ModelPredictions):
         if isinstance(self._objective, QuadraticObjective):
             quadratic = self._make_quadratic({"start": bank[models[first:last]]})
         penalty = _describe_penalty(quadratic, 0)
-        own = np.empty(2 * bank.shape[1], dtype=np.float32)
         self._kernel.train(
             layers,
             len(layers),
@@ -356,7 +357,7 @@ class NativeTrainer(ModelPredictions):
             None if penalty is None else byref(penalty),
             job.deltas.ctypes.data,
             job.losses.ctypes.data,
-            own.ctypes.data,
+            None if local.momentum == 0 else self._velocity().ctypes.data,
             self._workspace(job.batches.record.width, trains=True).ctypes.data,
         )
 
@@ -373,6 +374,13 @@ class NativeTrainer(ModelPredictions):
                 del spaces[other]
             spaces[key] = self._program.workspace(self._kernel, *key)
         return spaces[key]
+
+    def _velocity(self) -> Floats32:
+        """Return memory of this thread for the velocity of one client."""
+        if not hasattr(self._own, "velocity"):
+            self._own.velocity = np.empty(self._program.num_params, dtype=np.float32)
+        velocity: Floats32 = self._own.velocity
+        return velocity
 
     def _map(self, work: Callable[[Any], None], pieces: Iterable[Any]) -> None:
         pieces = list(pieces)
@@ -446,6 +454,30 @@ class _Batches(NamedTuple):
     record: BatchesRecord
     samples: SamplesRecord
     held: tuple[npt.NDArray[Any], ...]  # arrays to which the record points
+
+
+class _ReusedMemory:
+    """Memory for updates, which is used again when the array and all views of it are gone.
+
+    New memory for each round costs a page fault and a second write per page.
+    """
+
+    def __init__(self) -> None:
+        self._free: npt.NDArray[np.float32] | None = None
+
+    def array(self, *shape: int) -> Floats32:
+        """Return an array with any contents."""
+        size = prod(shape)
+        memory, self._free = self._free, None
+        if memory is None or memory.size < size:
+            memory = np.empty(size, dtype=np.float32)
+        # NumPy lets a view of a view refer to `memory` directly, but not past another object.
+        owner: Any = (c_float * size).from_buffer(memory.data)
+        weakref.finalize(owner, self._release, memory).atexit = False
+        return np.ndarray(shape, dtype=np.float32, buffer=owner)
+
+    def _release(self, memory: Floats32) -> None:
+        self._free = memory
 
 
 class _TrainJob(NamedTuple):

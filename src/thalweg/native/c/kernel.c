@@ -53,8 +53,11 @@ static Workspace lay_out(const Layer *layers, int count, int batch, int trains, 
             mine->row_stride = round_up(layer->inputs, LANES);
             mine->rows = take(base, &at, 4 * blocks * LANES * mine->row_stride);
         } else if (layer->kind == WORD_MEAN) {
-            mine->sums = take(base, &at, 4 * (int64_t)layer->codes * layer->outputs);
-            mine->state = (uint8_t *)take(base, &at, layer->codes);
+            mine->errors = take(base, &at, 4 * blocks * LANES * layer->outputs);
+            mine->starts = (int32_t *)take(base, &at, 4 * ((int64_t)layer->codes + 2));
+            mine->texts = (int32_t *)take(base, &at, 4 * blocks * LANES * layer->inputs);
+            mine->moves = (uint8_t *)take(base, &at, layer->codes);
+            mine->used = (uint8_t *)take(base, &at, layer->codes);
         } else {
             mine->place_block = (int64_t)layer->outputs * out_height(layer) * out_width(layer) * LANES;
             mine->place = (int8_t *)take(base, &at, blocks * mine->place_block);
@@ -168,7 +171,7 @@ static void backward(const Layer *layers, int count, const float *params, const 
             dense_update(layer, grad_y, batch, mine->rows, mine->row_stride, up);
         } else if (layer->kind == WORD_MEAN) {
             word_mean_update(layer, grad_y, grad_block, (const int32_t *)mine->x, batch,
-                             space->scratch, mine->sums, mine->state, up);
+                             space->scratch, mine, up);
         } else {
             conv_layer_backward(layer, mine, grad_y, grad_block, blocks, params, space->scratch, up);
         }
@@ -229,8 +232,6 @@ static double train_client(const Layer *layers, int count, const Samples *data,
     int outputs = layers[count - 1].outputs;
     int64_t target_bytes = batches->loss == CROSS_ENTROPY ? 8 : 4 * outputs;
     double total = 0;
-    if (layers[0].kind == WORD_MEAN)
-        word_mean_start(layers, up, space->layer[0].state);
     for (int s = 0; s < batches->steps; s++) {
         int64_t which = (int64_t)s * batches->clients + k, first = which * batches->width;
         int batch = batches->sizes[which];
@@ -253,32 +254,78 @@ double thalweg_steps(const Layer *layers, int32_t count, const Samples *data,
     Workspace space = lay_out(layers, count, batches->width, 1, base);
     double value = 0;
     Update up = {params, velocity, 0, lr, momentum, decay, penalty, &value};
+    if (layers[0].kind == WORD_MEAN)
+        word_mean_start(layers, velocity, penalty, params, space.layer[0].moves);
     double fit = train_client(layers, count, data, batches, k, &up, &space);
     return fit + value;
 }
 
+/* Numbers first .. last - 1 of the parameter vector, and whether a client changes them. */
+typedef struct {
+    int64_t first, last;
+    int changes;
+} Piece;
+
+/* Return the piece that begins at `first`. `used`: of `word_mean_mark`; null: all changes. */
+static Piece find_piece(const Layer *layers, const uint8_t *used, int64_t num_params,
+                        int64_t first) {
+    int64_t width = layers->outputs, code = first / width;
+    if (!used || code >= layers->codes) return (Piece){first, num_params, 1};
+    int changes = used[code];
+    while (code < layers->codes && used[code] == changes) code++;
+    return (Piece){first, code * width, changes};
+}
+
+/* Mark the rows of word vectors in the samples of client k. */
+static void mark_used(const Layer *layers, const Samples *data, const Batches *batches, int k,
+                      const Workspace *space) {
+    const Buffers *mine = space->layer;
+    memset(mine->used, 0, layers->codes);
+    for (int s = 0; s < batches->steps; s++) {
+        int64_t which = (int64_t)s * batches->clients + k;
+        int batch = batches->sizes[which];
+        load(layers, space, data, batches->rows + which * batches->width, batch, 1);
+        word_mean_mark(layers, (const int32_t *)mine->x, batch, mine->used);
+    }
+}
+
 /* Train clients first .. last - 1, each from row models[k] of the bank (M, P). Writes their
    changes to rows of `deltas` (K, P) and the sums of their losses to `losses` (K,). The penalty is
-   null, or has a row for each of these clients. `own` has room for the parameters and the velocity
-   of one client (2 P numbers). */
+   null, or has a row for each of these clients. `velocity` has room for one client (P numbers).
+
+   The parameters of a client are in its row of `deltas` while it is trained. Without decay and
+   penalty, word vectors that are not in its samples have no velocity and are not copied. */
 void thalweg_train(const Layer *layers, int32_t count, const Samples *data,
                    const Batches *batches, int32_t first, int32_t last, const float *bank,
                    int64_t num_params, const int64_t *models, const float *lrs, float momentum,
-                   float decay, const Penalty *penalty, float *deltas, double *losses, float *own,
-                   char *base) {
+                   float decay, const Penalty *penalty, float *deltas, double *losses,
+                   float *velocity, char *base) {
     Workspace space = lay_out(layers, count, batches->width, 1, base);
-    size_t bytes = sizeof(float) * num_params;
+    int is_sparse = layers[0].kind == WORD_MEAN && decay == 0 && !penalty;
+    const uint8_t *used = is_sparse ? space.layer[0].used : 0;
+    if (momentum == 0) velocity = 0;
     for (int k = first; k < last; k++) {
         const float *start = bank + models[k] * num_params;
-        float *delta = deltas + k * num_params, *velocity = momentum != 0 ? own + num_params : 0;
-        memcpy(own, start, bytes);
-        if (velocity) memset(velocity, 0, bytes);
+        float *own = deltas + k * num_params;
+        if (used) mark_used(layers, data, batches, k, &space);
+        for (Piece p = {0}; p.last < num_params;) {
+            p = find_piece(layers, used, num_params, p.last);
+            if (!p.changes) continue;
+            memcpy(own + p.first, start + p.first, sizeof(float) * (p.last - p.first));
+            if (velocity) memset(velocity + p.first, 0, sizeof(float) * (p.last - p.first));
+        }
         Penalty mine;
         if (penalty) mine = choose_row(penalty, k - first, num_params);
         double value = 0;
         Update up = {own, velocity, 0, lrs[k], momentum, decay, penalty ? &mine : 0, &value};
+        if (layers[0].kind == WORD_MEAN)
+            word_mean_start(layers, 0, up.penalty, own, space.layer[0].moves);
         losses[k] = train_client(layers, count, data, batches, k, &up, &space) + value;
-        for (int64_t i = 0; i < num_params; i++) delta[i] = own[i] - start[i];
+        for (Piece p = {0}; p.last < num_params;) {
+            p = find_piece(layers, used, num_params, p.last);
+            const float *end = p.changes ? own : start; /* not zero where start is not finite */
+            for (int64_t i = p.first; i < p.last; i++) own[i] = end[i] - start[i];
+        }
     }
 }
 

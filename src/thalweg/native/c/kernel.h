@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define LANES 16
-#define INTERFACE 5 /* increased with every change of an entry point or record */
+#define INTERFACE 6 /* increased with every change of an entry point or record */
 
 /* WIDTH: floats per vector register. TILE: outputs that are accumulated together; TILE * PARTS
    accumulators and the operands fit the registers, and hide the latency of the multiply-add. */
@@ -97,8 +97,10 @@ typedef struct {
     float *grad_x; /* gradient of the input by block, without padding */
     float *rows;   /* DENSE: its input by sample [B][row_stride], for the weight gradient */
     int8_t *place; /* CONV_POOL: which of the four pooled positions won, -1 if ReLU is zero */
-    float *sums;   /* WORD_MEAN: gradients of its rows, zero between steps */
-    uint8_t *state; /* WORD_MEAN: which rows change */
+    float *errors;  /* WORD_MEAN: gradients of the words of each text [B][outputs] */
+    int32_t *starts, *texts; /* WORD_MEAN: the texts with each word, see sort_words */
+    uint8_t *moves; /* WORD_MEAN: which rows have a velocity or penalty */
+    uint8_t *used;  /* WORD_MEAN: which rows are in the samples of a client */
     int64_t block, grad_block, place_block; /* numbers per block */
     int64_t row_stride;
 } Buffers;
