@@ -8,6 +8,8 @@ level of the lower confidence limits of losses (`bank.loss_significance`).
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 
 import thalweg
@@ -37,9 +39,13 @@ def count_opened(num_classes: int, seed: int, arrivals: int, level: float) -> in
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two classes and one seed only")
+    quick = parser.parse_args().quick
+    cases = [(c, seed) for c in CLASSES for seed in SEEDS][: 1 if quick else None]
     for arrivals in ROUNDS:
         for level in LEVELS:
-            opened = [count_opened(c, seed, arrivals, level) for c in CLASSES for seed in SEEDS]
+            opened = [count_opened(c, seed, arrivals, level) for c, seed in cases]
             runs = sum(number > 0 for number in opened)
             print(f"{arrivals} samples per round, level {level}: {runs} of {len(opened)} runs")
 

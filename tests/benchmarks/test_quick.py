@@ -10,6 +10,7 @@ DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 QUICK = {
     "bank.py": ("--quick",),
+    "chance.py": ("--quick",),
     "churn.py": ("--clients", "40", "--rounds", "60", "--cohort", "5", "--kills", "1"),
     "dpcs.py": ("--clients", "200", "--repeats", "1"),
     "durability.py": ("--on", "digits-partial", "--rounds", "3"),

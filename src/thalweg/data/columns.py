@@ -162,10 +162,12 @@ def _check_row_lengths(file: Path, block: int) -> None:
         broken.append(row)
         return "error"
 
-    with suppress(pa.ArrowInvalid):  # without threads, rows have numbers; the header has number 1
+    # Without threads, rows have numbers; the header has number 1. All bytes are valid Latin-1, and
+    # only the values are counted.
+    with suppress(pa.ArrowInvalid):
         csv.read_csv(
             file,
-            read_options=csv.ReadOptions(block_size=block, use_threads=False),
+            read_options=csv.ReadOptions(block_size=block, use_threads=False, encoding="latin1"),
             parse_options=csv.ParseOptions(invalid_row_handler=record_row),
         )
     if broken and (number := broken[0].number) is not None:

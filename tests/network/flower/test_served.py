@@ -237,7 +237,10 @@ def test_transport_polls_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(transport_module.time, "monotonic", lambda: now[0])
     nodes: Any = SimpleNamespace(
-        present={0: 100}, poll=lambda: polls.append(now[0]), recheck_late=lambda client: None
+        present={0: 100},
+        max_bytes=1 << 20,
+        poll=lambda: polls.append(now[0]),
+        recheck_late=lambda client: None,
     )
     grid = FakeGrid({}, lambda node, frame: "lost")
     grid.devices[100] = None  # type: ignore[assignment]
@@ -261,6 +264,7 @@ class Clock:
     def transport(self, deadline_s: float = 600.0, **options: float) -> Any:
         nodes: Any = SimpleNamespace(
             present={client: 100 + client for client in self.answers},
+            max_bytes=1 << 20,
             poll=lambda: None,
             recheck_late=lambda client: None,
             record_response=lambda client: None,

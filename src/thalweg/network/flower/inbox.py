@@ -32,7 +32,7 @@ INVALID = "its response is not a message of Flower"
 TOO_LARGE = "its response is larger than a message of this run can be"
 
 
-class Inbox(Protocol):
+class ResponseInbox(Protocol):
     """Returns new responses to some messages, each with the id of its message.
 
     A text instead of a response is the reason why there will be none.
@@ -41,7 +41,7 @@ class Inbox(Protocol):
     def pull(self, message_ids: Collection[str]) -> list[tuple[str, Message | str]]: ...
 
 
-def open_inbox(grid: Grid, max_bytes: int) -> Inbox:
+def open_inbox(grid: Grid, max_bytes: int) -> ResponseInbox:
     """Return the inbox of a grid for responses with payloads of at most `max_bytes`."""
     check_flower_version("the server could not receive responses")
     from flwr.superlink.grid import HttpGrid
@@ -65,7 +65,7 @@ class Incomplete(Exception):
     """An object of a response has not arrived."""
 
 
-class TooLarge(Exception):
+class ResponseTooLarge(Exception):
     """The objects of a response have too many bytes."""
 
 
@@ -110,7 +110,7 @@ class HttpInbox:
                 continue
             except ObjectPullError:
                 responses.append((message_id, DISCARDED))
-            except TooLarge:
+            except ResponseTooLarge:
                 self._delete(announced)
                 responses.append((message_id, TOO_LARGE))
             else:
@@ -136,7 +136,7 @@ class HttpInbox:
     def _pull_objects(self, announced: Announced) -> None:
         """Pull the objects that have arrived.
 
-        Raise `Incomplete` if one has not, and `TooLarge` if they have too many bytes.
+        Raise `Incomplete` if one has not, and `ResponseTooLarge` if they have too many bytes.
         """
         from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
         from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError, pull_objects
@@ -151,7 +151,7 @@ class HttpInbox:
             except ObjectUnavailableError:
                 raise Incomplete from None  # otherwise Flower would wait
             if not announced.add(object_id, content, self._max_bytes):
-                raise TooLarge
+                raise ResponseTooLarge
             return b""
 
         first, *others = announced.object_ids

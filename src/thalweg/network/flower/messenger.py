@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from thalweg.network.edge.socket import Frame
-from thalweg.network.flower.inbox import Inbox, open_inbox
+from thalweg.network.flower.inbox import ResponseInbox, open_inbox
 from thalweg.network.rejections import describe_code
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class GridMessenger:
     max_bytes: int  # of the payload of a response
     group: str = ""
     _until: dict[str, float] = field(default_factory=dict)  # expiry of pending messages, by id
-    _inbox: Inbox = field(init=False)
+    _inbox: ResponseInbox = field(init=False)
 
     def __post_init__(self) -> None:
         self._inbox = open_inbox(self.grid, self.max_bytes)
