@@ -17,7 +17,7 @@ from thalweg.report.measured import read_all_measured
 
 def test_reproduce_without_a_name_lists_studies(thalweg):
     listed = json.loads(thalweg("reproduce", "--json").stdout)
-    assert listed["sfedpo-table-1"] == 456  # 19 rows, 8 scenarios, 3 seeds
+    assert listed["sfedpo-table-1"] == 480  # 20 rows, 8 scenarios, 3 seeds
     assert "sfedpo-ablation" in thalweg("reproduce").stdout
 
 
